@@ -24,14 +24,8 @@ endif
 # Wheels only, each of a hash in the lock; --no-deps, since the lock is complete (`pip check` says so afterwards).
 LOCKED = -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: --no-deps
 
-# Tests run in two processes, halved by hand so that both take the same time: pytest-xdist would collect all of them twice,
-# and send three reports of each. The output of one half comes when both are done.
-halves = mkdir -p .cache; $(PY) -m pytest $(1) > .cache/tests.txt 2>&1 & other=$$!; \
-	$(PY) -m pytest $(2); failed=$$?; wait $$other || failed=$$?; cat .cache/tests.txt; exit $$failed
-
-# The quick tests. This part of tests/lab goes to the other half. That each claim can fail (tests/mutations) is left to
-# `make check`.
-MOVED = tests/lab/capture tests/lab/charts
+# A process for each core, of at most eight.
+TESTS = $(PY) -m pytest --numprocesses auto --maxprocesses 8 --dist loadfile
 
 # Lint and docs at once, but not where docs may measure a GPU: then nothing else runs.
 TOGETHER = $(if $(shell command -v nvidia-smi 2>/dev/null),,--jobs=2 --output-sync=target)
@@ -90,9 +84,9 @@ chapter: $(READY)  ## lay out a new chapter with a working example: make chapter
 	$(need) docs
 	@$(PY) -m snippets.lab chapter $(if $(findstring command,$(origin NAME)),"$$NAME")
 
-test: $(READY)  ## the quick tests: of the lab, the chapters and the book (no GPU, no browser)
+test: $(READY)  ## the quick tests: of the tool, the lab, the chapters and the book (no GPU, no browser)
 	$(need) docs test
-	@$(call halves,tests/chapters tests/book $(MOVED),tests/lab $(addprefix --ignore=,$(MOVED)))
+	$(TESTS) -m "not slow" tests/tool tests/lab tests/chapters tests/book
 
 lint: $(READY)  ## style, types, GitHub workflows
 	$(need) lint
@@ -120,8 +114,7 @@ check:  ## what a change must pass: lint, docs, no stale recording, no flipped v
 	@SITE_URL=https://example.org/profiling-pytorch/ $(MAKE) --no-print-directory $(TOGETHER) lint docs SITE=$(CHECKED)
 	$(PY) -m snippets.lab list --check
 	$(PY) -m snippets.lab claims --check
-	@export BUILT_SITE=$(CHECKED); \
-	$(call halves,tests/processes tests/chapters tests/book tests/mutations,tests/site tests/lab)
+	BUILT_SITE=$(CHECKED) $(TESTS) --hypothesis-profile check
 
 lock:  ## resolve the ranges of pyproject.toml anew into the locks (KEEP="torch==X.Y.Z" holds one back)
 	@set -e; python="$(SYSTEM_PYTHON)"; \
@@ -130,7 +123,7 @@ lock:  ## resolve the ranges of pyproject.toml anew into the locks (KEEP="torch=
 	printf '%s\n' $(KEEP) > .venv-lock/keep.txt; \
 	resolve() { .venv-lock/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-build \
 		--no-annotate --no-header --upgrade --fork-strategy fewest --constraint .venv-lock/keep.txt "$$@" > /dev/null; }; \
-	resolve pyproject.toml --extra docs --extra test --extra lint --output-file .venv-lock/all.lock; \
+	resolve pyproject.toml --group book --group docs --group test --group lint --output-file .venv-lock/all.lock; \
 	resolve --group release --output-file .venv-lock/tools.lock; \
 	"$$python" -m tests.environment --lock .venv-lock/all.lock .venv-lock/tools.lock; \
 	rm -rf .venv-lock

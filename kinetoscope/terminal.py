@@ -13,6 +13,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, TextIO
 
 from kinetoscope.trace.text import printable, shortened
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 DEBUG = "--debug"
 DEBUG_HELP = f"{DEBUG}, before or after any command, prints where an error came from."
 MAX_COLUMNS = 1000
-"""Of an error: a message may quote a whole file."""
+"""The most columns of an error, whose message may quote a whole file."""
 _FULL = "free some space, or write elsewhere"
 _FORBIDDEN = "write to another place, or let this user read and write this one"
 _CURES = {
@@ -40,6 +41,14 @@ _CURES = {
     errno.EMFILE: "raise the limit of open files: ulimit -n 1024",
     errno.EBADF: "it is closed; redirect it to a file, or to /dev/null",
 }
+
+
+def called() -> str:
+    """How this process was told to run kinetoscope: a command that a message names can then be typed as it stands."""
+    path = Path(sys.argv[0])
+    if path.parts[-2:] == ("kinetoscope", "__main__.py"):
+        return "python -m kinetoscope"
+    return "uvx kinetoscope" if "UV" in os.environ and "archive-v0" in path.parts else "kinetoscope"
 
 
 class CommandError(Exception):
@@ -90,7 +99,7 @@ def print_error(message: str, show_traceback: bool = False) -> None:
     lines = traceback.format_exc().splitlines() if show_traceback else []
     try:
         print("\n".join([*map(_one_line, lines), f"error: {_one_line(message)}"]), file=sys.stderr, flush=True)
-    except OSError:  # nobody can be told
+    except OSError:  # no way to report it
         discard(sys.stderr)
 
 

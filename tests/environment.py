@@ -49,14 +49,14 @@ TORCH_CPU = """\
 """
 
 
-def requirements(*extras: str) -> list[str]:
-    """The requirements of the book itself and of `extras`, as written in pyproject.toml."""
+def requirements(*groups: str) -> list[str]:
+    """The requirements of the tool, of the book and of further groups, as written in pyproject.toml."""
     import tomllib
 
-    project = tomllib.loads(PYPROJECT.read_text(encoding="utf-8"))["project"]
-    found = list(project["dependencies"])
-    for extra in extras:
-        found += project["optional-dependencies"][extra]
+    content = tomllib.loads(PYPROJECT.read_text(encoding="utf-8"))
+    found = list(content["project"]["dependencies"])
+    for group in ("book", *groups):
+        found += content["dependency-groups"][group]
     return found
 
 

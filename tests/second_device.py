@@ -28,7 +28,7 @@ AMPERE_GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x4_tn"
 
 
 def make_up(root: Path) -> None:
-    """Write the device's recordings below `root`, beside those of the default device."""
+    """Write the device's recordings below `root`, next to those of the default device."""
     source, target = root / DEFAULT_DEVICE, root / NAME
     for folder in filter(Path.is_dir, source.glob("*")):
         shutil.copytree(folder, target / folder.name)

@@ -24,7 +24,7 @@ from kinetoscope.trace.queries import busy_us, extent_us, require_steps
 MAX_ALIGNED = 400_000_000
 """Alignment needs a bit for each pair of activities, 50 MB; above, activities are matched by their names."""
 TICK_US = 0.032
-"""Step of the GPU's clock in our recordings: their durations are multiples of it. Old profilers write whole us."""
+"""Step of the GPU's clock in the book's recordings: durations are multiples of it. Old profilers write whole us."""
 Sample = list[list[float]]  # times of each run, step by step
 Calls = dict[int, list[GpuActivity]]  # index of a step -> its calls of one kernel
 
@@ -63,7 +63,7 @@ class Comparison:
 
     devices: tuple[str, str]
     unit: Literal["run", "step"]
-    """What one value of the samples is."""
+    """The unit of the samples: a value is a run or a step."""
     samples: tuple[int, int]
     busy: Shift
     totals: Mapping[str, tuple[float, float]]
@@ -73,7 +73,7 @@ class Comparison:
     differences: tuple[Difference, ...]
     """The largest change first."""
     left_out: tuple[int, int]
-    """Steps whose work differs from that of most steps: in the totals, not in the differences."""
+    """Steps that differ from the usual work: they count in the totals, not in the differences."""
 
 
 def compare(before: Sequence[Trace], after: Sequence[Trace]) -> Comparison:

@@ -19,7 +19,7 @@ SHOWN = 30
 """Differences in the open; the others are folded, up to `MAX_ROWS`."""
 MAX_ROWS = 500
 MIN_STEP_CHANGE = 0.02
-"""Share of a step's time: a smaller one is not told."""
+"""The smallest reported change of a step's time, as a share of it."""
 METHOD = (
     f"Noise: a change this large happens by chance in one of {1 / ALPHA:.0f} comparisons of equal programs, by the "
     "trimmed t test on logarithms (Yuen and Dixon 1973)."

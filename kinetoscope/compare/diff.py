@@ -25,15 +25,14 @@ from kinetoscope.trace.events import Trace, TraceError
 from kinetoscope.trace.kineto import no_collection, read_trace
 from kinetoscope.trace.text import printable, shortened
 
-HELP = "what changed between two traces, kernel by kernel; --gate for CI"
 DESCRIPTION = """\
 Compare two traces, or several runs before and after a change, kernel by kernel. With --gate, exit with 1 if a step's
-GPU busy time, or a kernel with at least 5 % of it, got slower: by PERCENT or more, give or take a standard error, and
+GPU busy time, or a kernel with at least 5 %% of it, got slower: by PERCENT or more, give or take a standard error, and
 beyond the noise. With runs in groups the noise is that between runs; with one trace each, that between its steps, which
 are not independent. Wall time is shown and not judged: the profiler itself lengthens it.
 
-  python -m snippets.lab diff before.json.gz after.json.gz
-  python -m snippets.lab diff --before a1.json a2.json a3.json --after b1.json b2.json b3.json --gate 3
+  %(prog)s before.json.gz after.json.gz
+  %(prog)s --before a1.json a2.json a3.json --after b1.json b2.json b3.json --gate 3
 
 Exit codes: 0 no regression, 1 regression, 2 usage error or an unusable file.
 """
@@ -103,7 +102,7 @@ class Gate:
     percent: float
     regressions: tuple[Regression, ...]
     judged: int
-    """Quantities: the busy time and the kernels with a share of it."""
+    """Number of tested quantities: the busy time, and each kernel with a share of it."""
 
 
 def judge(result: Comparison, percent: float) -> Gate:

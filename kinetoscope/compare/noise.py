@@ -29,7 +29,7 @@ class Shift:
     error_percent: float
     """Standard error of `percent`."""
     freedom: int
-    """Degrees of freedom; 0: one value each, so that the noise is unknown."""
+    """Degrees of freedom; 0 if each side has one value, so that the noise is unknown."""
     p: float
     """Chance of a slowdown at least this large if nothing changed; 1.0 if the noise is unknown."""
 

@@ -25,7 +25,7 @@ Cause = Literal[
     "nothing recorded",
 ]
 CAUSES: tuple[Cause, ...] = get_args(Cause)
-"""The first that applies to a time is what the CPU does: a launch on one thread comes before a wait on another."""
+"""By precedence: the first cause at a time is the CPU's state, so a launch on one thread precedes a wait on another."""
 _ALLOCATION = re.compile(
     r"(cuda|hip)(Malloc|Free)(Host|Managed|Pitch|3D|Array)?(_\w+)?|cuda(Host|Free)(Alloc|Register|Unregister|Host)"
     r"|hipHost(Malloc|Free|Alloc)|hipExtMallocWithFlags|cuMem(Alloc|Free|AllocHost|FreeHost|HostAlloc)(_v2)?"

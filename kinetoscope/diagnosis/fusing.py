@@ -109,7 +109,7 @@ def avoidable_us(chain: Sequence[GpuActivity], peaks: Peaks | None) -> float:
     if not all(0 < amount < MAX_AMOUNT for each in moved for amount in each):
         return total_us - longest_us
     rates = [(sum(each) / kernel.duration_us) for each, kernel in zip(moved, chain, strict=True) if kernel.duration_us]
-    between = sum(written for _, written in moved[:-1])  # each is read once more by the kernel after it
+    between = sum(written for _, written in moved[:-1])  # the next kernel reads each
     fused_bytes = max(0, sum(read for read, _ in moved) - between) + moved[-1][1]
     rate = max(1.0, *rates, peaks.bandwidth_gb_per_s * 1e3 if peaks else 0.0)
     return max(0.0, total_us - fused_bytes / rate)

@@ -12,7 +12,7 @@ from kinetoscope.trace.events import GpuActivity, Span
 from kinetoscope.trace.intervals import Interval, contains, intersect, length_us, ns, subtract, union_of
 
 LONG_US = 1000.0
-"""A gap that a slow operator or Python makes; what fills shorter ones is launching."""
+"""The least gap that a slow operator or Python causes; launching causes shorter gaps."""
 RELAUNCH_US = 100.0
 """After a wait, the CPU launches again: up to this much of a gap that begins in a wait counts as the wait's."""
 _SPECIAL: tuple[Cause, ...] = (
@@ -32,7 +32,7 @@ class Waits:
     only_cpu_us: float
     """The GPU is idle while the CPU works."""
     only_gpu_us: float
-    """The CPU waits while the GPU works, or nothing of it is recorded."""
+    """The CPU waits while the GPU works, or has no recorded event."""
     neither_us: float
 
     @property
@@ -54,7 +54,7 @@ class Gap:
     duration_us: float
     cause: Cause
     blame: Span | None
-    """The call, operator or function that the GPU waits for; None if the trace shows none."""
+    """The call, operator or function that the GPU waits for; None if the trace does not show it."""
     working_us: float = 0.0
     """Time of the gap in which the CPU launches, or runs Python."""
 

@@ -15,7 +15,7 @@ _SIMT = re.compile(r"simt_|(?<![a-z])[sh]gemm_|[sh]cudnn_|implicit_convolve_[sh]
 """Parts of the names of kernels that multiply on the ordinary units; `s16816gemm` and `h884gemm` have an instruction of
 Tensor Cores in the name."""
 TENSOR_CORES_SINCE = 7
-"""Major compute capability: that of Volta."""
+"""Major compute capability of Volta."""
 
 
 def is_product(activity: GpuActivity) -> bool:

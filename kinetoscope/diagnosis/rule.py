@@ -23,15 +23,15 @@ class Rule:
     name: str
     """`sync-in-step`: in JSON, in links and on the page that explains the rules."""
     title: str
-    """What is wrong, in a phrase: `The CPU waits for the GPU inside a step`."""
+    """The fault in a phrase: `The CPU waits for the GPU inside a step`."""
     looks_for: str
-    """A sentence or two: which events, and what they mean."""
+    """The events, and their meaning, in a sentence or two."""
     threshold: str
-    """From when on it is reported, in words, with the constants of the rule's file."""
+    """The condition for a finding, in words, with the constants of the rule's file."""
     source: str
-    """Whose rule it is: name and, where there is one, address; a rule of our own says so."""
+    """The rule's origin: name and, if there is one, address; a new rule says so."""
     advice: str
-    """What to do, a sentence or two."""
+    """The fix, in a sentence or two."""
     check: Callable[[Facts], Sequence[Finding] | CannotTell]
     is_once: bool = False
     """Whether it costs its time once: mending it does not shorten the steps that follow."""
@@ -43,7 +43,7 @@ class Finding:
 
     rule: Rule
     title: str
-    """What was found, with its measured values, in plain text."""
+    """The fault with its measured values, in plain text."""
     where: str
     """The operator, module or source line that it comes from; empty if the trace does not say."""
     evidence: tuple[Span, ...]
@@ -53,7 +53,7 @@ class Finding:
     saving_us_per_step: float
     """The most that a step can get shorter by mending it, never a promise: the `ceiling` in reports and JSON."""
     advice: str = ""
-    """What to do here; the rule's own advice if empty."""
+    """The fix in this case; the rule's own advice if empty."""
 
     def severity(self, step_us: float) -> Severity:
         """The severity by the share of a step that the finding may save."""

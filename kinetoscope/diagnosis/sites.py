@@ -15,7 +15,7 @@ _LINE = re.compile(r"(?P<path>[^<>]*)\.py\(\d+\): ")
 _MODULE = "nn.Module: "
 _BACKWARD = "autograd::engine::evaluate_function: "
 _COMPILER = ("Torch-Compiled Region", "## Call CompiledFxGraph", "CompiledFunction", "ProfilerStep#")
-"""Beginnings of names that say less than what is inside or around them."""
+"""Beginnings of names that tell less than the names inside or around them."""
 MAX_DEPTH = 64
 """Operators around an operator that count; a hostile trace nests thousands."""
 _LIBRARIES = {"torch", "triton", "site-packages", "dist-packages", *sys.stdlib_module_names}
@@ -27,7 +27,7 @@ class Site(NamedTuple):
     op: CpuOp | None = None
     """The innermost operator."""
     outer: CpuOp | None = None
-    """The outermost ATen operator, as the program called it: `aten::item`; without one, the innermost operator."""
+    """The outermost ATen operator, as called by the program: `aten::item`; without one, the innermost operator."""
     name: str = ""
     """The outermost operator's name that the program knows: `MulBackward0`, `aten::item`."""
     annotation: str = ""

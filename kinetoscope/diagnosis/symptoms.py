@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 RECORD = "Record one step of your loop."
 HOW_TO_RECORD = "your_trace/#how-do-you-record-one"
-"""The section that says how: `page/#section` below the site."""
+"""The section on recording: `page/#section` below the site."""
 ROOT = f"{RECORD} What does the GPU lane show?"
 
 
@@ -25,13 +25,13 @@ class Symptom:
     look_for: str
     """Which events show it, in a sentence or two."""
     do: str
-    """What to do, in a sentence or two."""
+    """The fix, in a sentence or two."""
     section: str
     """The section that shows it: `page/#section` below the site."""
     rules: tuple[str, ...]
-    """Names of the rules that find its faults; none where nothing is wrong."""
+    """Names of the rules that find its faults; empty if nothing is wrong."""
     also: str = ""
-    """A second section, where one fault of two has its own."""
+    """A second section, if one of two faults has its own."""
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from kinetoscope.trace.text import printable
 
 Status = Literal["ok", "warning", "failed"]
 MISSING_EVENTS = ("pytorch#192021", "pytorch#124547", "kineto#996", "kineto#859", "kineto#762")
-"""Threads about what is asked most: why are GPU events missing, or zero?"""
+"""Threads with the most frequent question: why are GPU events missing, or zero?"""
 COLUMNS = 100
 _STATUS_COLUMNS, _NAME_COLUMNS = 9, 20
 
@@ -25,11 +25,11 @@ class Check(Struct, frozen=True):
     name: str
     status: Status
     seen: str
-    """What was found, with its values."""
+    """The result with its values."""
     cure: str = ""
-    """What to do; empty if there is nothing to do."""
+    """The fix; empty if there is nothing to do."""
     sources: tuple[str, ...] = ()
-    """Threads in which people asked about this fault, as `repository#number`, or whose rule it is."""
+    """Threads in which people asked about this fault, as `repository#number`, or the rule's origin."""
 
 
 def is_ok(checks: Sequence[Check]) -> bool:

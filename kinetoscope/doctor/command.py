@@ -11,14 +11,13 @@ from kinetoscope.doctor.machine_facts import MachineFacts, probe_machine
 from kinetoscope.doctor.trace_checks import check_trace, trace_verdict
 from kinetoscope.trace.kineto import read_trace
 
-HELP = "why GPU events are missing: checks this machine, or a trace"
 DESCRIPTION = """\
 Without a trace: is this machine able to record? Checks torch, driver, permissions, CUPTI and other profilers, and
 records a tiny profile where there is a GPU. With a trace: what is missing or wrong in it. Each line is ok, a warning or
 failed, with its cure. Exits with 1 if a line failed.
 
-  python -m snippets.lab doctor
-  python -m snippets.lab doctor trace.json.gz --json
+  %(prog)s
+  %(prog)s trace.json.gz --json
 """
 
 

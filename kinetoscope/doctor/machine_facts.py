@@ -21,7 +21,7 @@ from kinetoscope.doctor.torch_probe import MARK
 PACKAGES = Path(__file__).resolve().parents[2]
 """Where this package is: the probe's process imports it from here."""
 TIMEOUT_S = 180
-"""Of the process that imports torch and profiles: a cold import takes most of a minute from a network disk."""
+"""Timeout of the process that imports torch and profiles: a cold import takes most of a minute from a network disk."""
 INJECTIONS = ("CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH", "NSYS_PROFILING_SESSION_ID")
 """Variables with which Nsight and other tools load themselves into a process that uses CUDA."""
 PROFILERS = ("nv-hostengine", "dcgm-exporter", "nsys", "nsys-launcher", "ncu", "dynolog")
@@ -36,7 +36,7 @@ class TorchFacts(Struct, frozen=True):
     import_error: str = ""
     version: str = ""
     cuda: str = ""
-    """The CUDA version that torch was built for, empty if for none."""
+    """The CUDA version of torch's build, empty without CUDA."""
     hip: str = ""
     kineto: bool = False
     activities: tuple[str, ...] = ()
@@ -45,7 +45,7 @@ class TorchFacts(Struct, frozen=True):
     gpus: tuple[str, ...] = ()
     gpu_error: str = ""
     kernels: int | None = None
-    """In the tiny profile; None if there was none."""
+    """Number of kernels in the tiny profile; None without a profile."""
     tries: int = 0
     profile_error: str = ""
     cupti_loaded: tuple[str, ...] = ()
@@ -53,7 +53,7 @@ class TorchFacts(Struct, frozen=True):
     ended: str = ""
     """How the process ended, if not well: `signal 11`, `no answer in 180 s`."""
     cupti_errors: tuple[str, ...] = ()
-    """Errors of CUPTI in what the process wrote: `CUPTI_ERROR_INSUFFICIENT_PRIVILEGES`."""
+    """CUPTI's errors in the output of the process: `CUPTI_ERROR_INSUFFICIENT_PRIVILEGES`."""
 
 
 class NvmlGpu(Struct, frozen=True):
@@ -70,7 +70,7 @@ class MachineFacts(Struct, frozen=True):
     nvml_gpus: tuple[NvmlGpu, ...] = ()
     driver: str = ""
     driver_cuda: tuple[int, int] | None = None
-    """The newest CUDA version that the driver runs."""
+    """The newest CUDA version that the driver supports."""
     admin_only: bool | None = None
     """`RmProfilingAdminOnly` of the NVIDIA driver; None without such a driver."""
     is_admin: bool = False
@@ -78,13 +78,13 @@ class MachineFacts(Struct, frozen=True):
     container: str = ""
     """`docker`, `kubepods`, ...; empty outside a container."""
     environment: Mapping[str, str] = {}
-    """Those of the variables that matter here which are set."""
+    """The relevant variables that are set."""
     profilers: tuple[str, ...] = ()
     has_kfd: bool = False
     """Whether there is an AMD GPU's device file, and whether this user may open it."""
     can_open_kfd: bool = False
     free_bytes: int = 0
-    """Of the disk of the working folder."""
+    """Free bytes of the working folder's disk."""
 
 
 def probe_machine() -> MachineFacts:

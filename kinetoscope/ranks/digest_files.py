@@ -15,7 +15,7 @@ from kinetoscope.trace.events import TraceError
 from kinetoscope.trace.kineto import read_trace
 
 LIMIT_BYTES = 1_000_000_000
-"""Of a digest file: ten thousand merged ranks fit."""
+"""The most bytes of a digest file: ten thousand merged ranks fit."""
 _START = re.compile(rb'\s*\{\s*"format"\s*:\s*"' + FORMAT.encode())
 
 

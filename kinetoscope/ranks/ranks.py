@@ -54,9 +54,9 @@ class RankTimes:
     exposed_us: float
     idle_us: float
     last_at: int
-    """Collectives at which it arrived last, of those compared."""
+    """Collectives at which it arrived last, of the compared collectives."""
     delays_us: float
-    """What the other ranks together waited for it, per step."""
+    """Time that the other ranks together waited for it, per step."""
 
 
 @dataclass(frozen=True)
@@ -65,9 +65,9 @@ class Straggler:
 
     rank: int
     share: float
-    """Of the waiting of all ranks."""
+    """Its share of the waiting of all ranks."""
     wait_us: float
-    """What each other rank waits for it in a step, on average: no more than this can be won."""
+    """Mean time that each other rank waits for it in a step: the most that a fix can save."""
     why: str
 
 
@@ -81,7 +81,7 @@ class RanksReport:
     """Collectives compared between ranks."""
     straggler: Straggler | None
     notes: tuple[str, ...]
-    """What limits the comparison."""
+    """Limits of the comparison."""
 
 
 def ranks_report(digests: Iterable[Digest]) -> RanksReport:

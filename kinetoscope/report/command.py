@@ -18,23 +18,22 @@ from kinetoscope.report.several import MultiReport, is_several, reduce_to_digest
 from kinetoscope.trace.events import TraceError
 from kinetoscope.trace.text import printable
 
-HELP = "any trace as one HTML file: what is slow, why, and what mending it could buy"
 DESCRIPTION = """\
 Write a report of a PyTorch trace: a diagnosis with its evidence, who waits for whom, the median step as a timeline,
 kernels, operators and, where recorded, source lines, memory and collectives. One HTML file that makes no request.
 
-  python -m snippets.lab report trace.json.gz
-  python -m snippets.lab report trace.json.gz -o slow.html
-  python -m snippets.lab report trace.json.gz --json
+  %(prog)s trace.json.gz
+  %(prog)s trace.json.gz -o slow.html
+  %(prog)s trace.json.gz --json
 
 Of several traces: the ranks of one job side by side, with who arrives last at collectives, if all ranks are known and
 different, and their world sizes equal and not 1; otherwise two traces compared. A digest holds what that needs of a
 trace, about 200 KB, and takes its place; digests of ranks merge, in any order and any tree.
 
-  python -m snippets.lab report before.json.gz after.json.gz -o compared.html
-  python -m snippets.lab report rank3.json.gz --digest-only -o 3.digest.json
-  python -m snippets.lab report *.digest.json --digest-only -o all.digest.json
-  python -m snippets.lab report *.digest.json -o ranks.html
+  %(prog)s before.json.gz after.json.gz -o compared.html
+  %(prog)s rank3.json.gz --digest-only -o 3.digest.json
+  %(prog)s *.digest.json --digest-only -o all.digest.json
+  %(prog)s *.digest.json -o ranks.html
 """
 
 
@@ -72,7 +71,7 @@ class PendingReport:
     html: Callable[[], str]
     data: Callable[[], dict[str, Any]]
     line: Callable[[Path], str]
-    """What the command prints of the file."""
+    """The command's output line for a file."""
 
 
 def _of_one(diagnosed: DiagnosedTrace) -> PendingReport:

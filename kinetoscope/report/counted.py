@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from html import escape
-from importlib.metadata import PackageNotFoundError, version
 
+from kinetoscope import __version__
 from kinetoscope.html import Html, table
 from kinetoscope.report.diagnosed import DiagnosedTrace
+from kinetoscope.terminal import called
 from kinetoscope.trace.queries import kernel_time_us, steps_agree
 from kinetoscope.trace.text import shortened
 from kinetoscope.trace.units import format_value
@@ -39,7 +40,7 @@ def made_html(diagnosed: DiagnosedTrace) -> Html:
     terms = {"trace": shortened(diagnosed.name, 200), "GPU": _counted(names)}
     if trace.rank is not None:
         terms["rank"] = f"{trace.rank}" + (f" of {trace.world_size}" if trace.world_size else "")
-    terms["made with"] = f"profiling-pytorch {package_version()}, command report"
+    terms["made with"] = f"{called()} report, version {__version__}"
     rows = "".join(f"<dt>{escape(term)}</dt><dd>{escape(value)}</dd>" for term, value in terms.items())
     text = "This file makes no request and holds no script from elsewhere: names and times in it come from the trace."
     return Html(f"<dl>{rows}</dl><p>{escape(text)}</p>")
@@ -49,11 +50,3 @@ def _counted(names: list[str]) -> str:
     distinct = dict.fromkeys(names)
     counts = [(names.count(name), name) for name in list(distinct)[:8]]
     return ", ".join(name if count == 1 else f"{count} x {name}" for count, name in counts)
-
-
-def package_version() -> str:
-    """The installed version; `from a checkout` if the package is not installed."""
-    try:
-        return version("profiling-pytorch")
-    except PackageNotFoundError:
-        return "from a checkout"

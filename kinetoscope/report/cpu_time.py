@@ -30,7 +30,7 @@ _DOES: dict[Cause, tuple[str, str]] = {
     "Python": ("code outside operators", "Python, files, the network, sleeping"),
     "nothing recorded": ("time in which nothing is recorded", "the threads of the steps show no event"),
 }
-"""Cause -> what the CPU does, and what that means."""
+"""Cause -> the CPU's activity, and its meaning."""
 
 
 def cpu_causes(facts: Facts) -> dict[Cause, float]:

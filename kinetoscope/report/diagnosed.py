@@ -31,7 +31,7 @@ class DiagnosedTrace:
     diagnosis: Diagnosis
     summary: Summary
     book: str = ""
-    """Where the book lies, as seen from the report: `../../`; empty where its pages are named and not linked."""
+    """The book's address, seen from the report: `../../`; if empty, its pages are named and not linked."""
 
     @property
     def facts(self) -> Facts:

@@ -20,6 +20,7 @@ from kinetoscope.report.several import MultiReport
 from kinetoscope.report.timeline import step_timeline
 from kinetoscope.report.waiting import gaps_html, waiting_html
 from kinetoscope.report.work_tables import collectives_html, kernels_html, operators_html
+from kinetoscope.terminal import called
 from kinetoscope.trace.text import shortened, visible
 
 
@@ -103,7 +104,7 @@ def _sections(diagnosed: DiagnosedTrace) -> Iterator[tuple[str, str, str]]:
 
 def _perfetto(diagnosed: DiagnosedTrace) -> str:
     begin = f"{diagnosed.facts.step.start_us / 1000:,.3f} ms"
-    command = f"python -m snippets.lab open {diagnosed.name}"
+    command = f"{called()} open {diagnosed.name}"
     return (
         f"<p>The whole trace in Perfetto, where this step begins at {begin}:</p>"
         f'<pre tabindex="0" aria-label="Command"><code>{escape(command)}</code></pre>'

@@ -91,7 +91,7 @@ def _table(
     steps: int,
     instances: Mapping[str, Set[str]] = _NONE,
 ) -> str:
-    if not any(times):  # only the empty name, or none
+    if not any(times):  # no name but the empty one
         return ""
     total = sum(times.values()) or 1.0
     rows = [

@@ -25,7 +25,7 @@ _CAUSES: dict[Cause, str] = {
     "Python": "code between the operators",
     "nothing recorded": "the trace shows nothing on the CPU",
 }
-"""Cause of a gap -> what it means."""
+"""Cause of a gap -> its meaning."""
 
 
 def waits_per_step(facts: Facts) -> Waits:

@@ -31,7 +31,7 @@ class KernelTime:
     total_us: float = 0.0
     ops: Counter[str] = field(default_factory=Counter)
     known_us: float = 0.0
-    """Time of the launches whose work is known."""
+    """Time of the launches with known work."""
     flops: int = 0
     moved_bytes: int = 0
 

@@ -27,7 +27,7 @@ BUDGET = 1400
 MARGIN = 1.004
 """Length of the scale / time of the steps: the last slice needs room for its edge."""
 REDUCED_BUDGET = 36
-"""Slices of a step that is drawn reduced: what it is for is seen without each of its kernels."""
+"""Slices of a reduced step, which does not need each of its kernels."""
 LEAST_GAP = 1 / 250
 """Share of the time scale from which a gap of the GPU is drawn."""
 _MANY = {"kernel": "kernels", "copy": "copies", "fill": "fills"}
@@ -45,12 +45,12 @@ class TracedStep:
     """A step to draw."""
 
     trace: Trace
-    """Whose step it is: other steps' work runs in its time."""
+    """The step's trace: other steps' work runs in its time."""
     step: Step
     label: str = ""
     """The annotation to mark."""
     reduced: Step | None = None
-    """What is drawn of it; None: all. Its heading describes the whole."""
+    """The drawn part of the step; None: all. Its heading describes the whole step."""
 
 
 def draw_steps(steps: Mapping[str, TracedStep], caption: str, *, ident: str, below: Html = _NOTHING) -> Html:

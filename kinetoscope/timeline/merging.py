@@ -10,12 +10,12 @@ from kinetoscope.trace.lanes import Kind, Lane, Slice
 from kinetoscope.trace.units import format_value
 
 MOST_LANES = 14
-"""CPU threads and GPU streams drawn; of more, those with the most time."""
+"""The most CPU threads and GPU streams drawn; those with the most time win."""
 MOST_OP_ROWS, MOST_CALL_ROWS, MOST_GPU_ROWS = 4, 2, 4
 _FIRST_SHARE = 1 / 20_000
-"""Of the time scale: shorter slices are merged even where there are few."""
+"""Share of the time scale: shorter slices are always merged, even if there are few."""
 _BLOCK = 30
-"""Longest block, as a multiple of the shortest slice that is drawn: longer ones would hide when the step is busy."""
+"""Longest block, as a multiple of the shortest drawn slice: longer blocks would hide when the step is busy."""
 _PLURAL = {
     "op": "operators",
     "call": "CUDA calls",

@@ -1,5 +1,6 @@
 """Profiler traces as data, and functions that analyze them.
 
+errors.py          a trace is unusable
 events.py          the types: trace, step, op, CUDA call, GPU activity
 kineto.py          reads a profiler file, with progress.py for its progress
 content.py         the text of a file: plain, gzip, UTF-16, from a pipe

@@ -13,14 +13,12 @@ from typing import Any, Literal, TypeVar
 
 from msgspec import Struct
 
+from kinetoscope.trace.errors import TraceError as TraceError
+
 S = TypeVar("S", bound="Span")
 Triple = tuple[int, int, int]
 Shapes = tuple[tuple[int, ...], ...]
 Kind = Literal["kernel", "memcpy", "memset"]
-
-
-class TraceError(ValueError):
-    """A trace is unusable; the message gives the reason and a fix."""
 
 
 class Span(Struct, frozen=True, gc=False):
@@ -92,7 +90,7 @@ class GpuActivity(Span, frozen=True, gc=False):
     occupancy_percent: float | None = None
     launch: CudaCall | None = None  # the call that put it on the GPU; one cudaGraphLaunch may launch many
     op: CpuOp | None = None  # the op with its external id, else the innermost op around its launch
-    collective: Collective | None = None  # what a kernel of NCCL or RCCL communicates, where the trace has it
+    collective: Collective | None = None  # of a kernel of NCCL or RCCL, if the trace has it
 
     @property
     def launch_delay_us(self) -> float | None:
@@ -178,7 +176,7 @@ class Trace(Struct, frozen=True):
     overheads: tuple[Span, ...]
     gpu_annotations: tuple[Span, ...]
     unattributed: tuple[GpuActivity, ...]
-    steps_from: str = "ProfilerStep"  # or what else marks steps: see marks.py
+    steps_from: str = "ProfilerStep"  # or another mark of steps: see marks.py
     uncounted: tuple[Uncounted, ...] = ()  # the activities of `unattributed`, by reason
     devices: tuple[dict[str, Any], ...] = ()  # `deviceProperties`, one for each GPU
     functions: tuple[PythonFunction, ...] = ()
@@ -186,7 +184,7 @@ class Trace(Struct, frozen=True):
     rank: int | None = None
     world_size: int | None = None
     processes: tuple[str, ...] = ()  # "rank 0", "rank 1" where several ranks were merged into the file
-    is_cut: bool = False  # the file ends in the middle; what was complete is here
+    is_cut: bool = False  # the file ends in the middle; complete events are here
     unreadable: int = 0  # events that are damaged or lack a time, and are left out
     unread: tuple[tuple[str, int], ...] = ()  # categories of complete events that are not read, with their number
 

@@ -23,7 +23,7 @@ _MAX_KEYS = 16
 _TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+("?)|[\[\]{},]', re.DOTALL)
 _OPEN, _CLOSE, _QUOTE, _COMMA = b"[{", b"]}", ord('"'), ord(",")
 JSON_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What decoding raises for text that is not JSON; the second, too, where bytes were skipped before."""
+"""Errors from decoding text that is not JSON; the second also occurs after skipped bytes."""
 
 
 class EventText:

@@ -23,7 +23,7 @@ Basis = Literal["documented", "inferred", "unknown"]
 Values = Mapping[str, str | None]
 GRAMMAR_FILE = Path(__file__).with_name("kernel_grammar.json")
 MAX_WORDS = 12
-"""In an operator's name, split at underscores."""
+"""The most words in an operator's name, split at underscores."""
 NOT_KNOWN = "not known"
 
 

@@ -14,11 +14,10 @@ from typing import Any
 from kinetoscope.trace.kernel_grammar import Reading, Token
 from kinetoscope.trace.text import printable, shortened
 
-HELP = "what a kernel's name says, token by token"
 DESCRIPTION = """\
 Print what a kernel's name says: library, operation, architecture, types, tile, layout, and the meaning of each token.
 
-  python -m snippets.lab decode nvjet_sm90_tst_128x64_64x8_1x2_h_bz_TNT
+  %(prog)s nvjet_sm90_tst_128x64_64x8_1x2_h_bz_TNT
 """
 SHORT_NAME_WIDTH = 60
 FIELDS = ("library", "operation", "arch", "dtype", "tile", "layout")
@@ -30,8 +29,8 @@ class KernelName:
 
     name: str
     library: str
-    """Whose kernel it is, such as cublas, cutlass, cudnn, aten, inductor, triton, flash_attention, nccl, cuda, tensile,
-    composable_kernel, miopen, rccl, vllm; the grammar has them all. Else unknown."""
+    """The kernel's library, such as cublas, cutlass, cudnn, aten, inductor, triton, flash_attention, nccl, cuda,
+    tensile, composable_kernel, miopen, rccl, vllm; the grammar has them all. Else unknown."""
     operation: str
     """gemm, gemv, elementwise, reduction, softmax, normalization, attention, convolution, communication, copy (moves
     values and computes none) or memset; else other."""
@@ -48,7 +47,7 @@ class KernelName:
     """Operators that the name lists as parts of the kernel."""
     tokens: tuple[Token, ...]
     short: str
-    """For people, at most 60 characters: `cuBLAS GEMM bf16 · 256x128x64 · TNT`."""
+    """The form for people, at most 60 characters: `cuBLAS GEMM bf16 · 256x128x64 · TNT`."""
 
 
 @lru_cache(maxsize=4096)

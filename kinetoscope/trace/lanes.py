@@ -38,17 +38,17 @@ class Slice:
     name: str
     kind: Kind
     row: int
-    """In its lane, counted from the top: an operator's nesting depth; CUDA calls are below all operators."""
+    """The row in its lane, counted from the top: an operator's nesting depth; CUDA calls are below all operators."""
     start_us: float
     duration_us: float
     pair: int | None
     """A number shared by a call and the GPU work it launched; None if the trace has only one of them."""
     source: Span
-    """What it shows: an operator, a call or an activity; of merged ones, the first."""
+    """The event shown: an operator, a call or an activity; of merged events, the first."""
     overlap_us: float = 0.0
     """Time from its start during which the activity before on its stream was still running."""
     merged: int = 1
-    """How many slices this one stands for; of several, `name` says what they are."""
+    """Number of slices that this one replaces; if several, `name` describes them."""
     anchor: str = ""
     """An id to link to, unique on its page."""
     is_ghost: bool = False

@@ -20,7 +20,7 @@ class Metadata(Struct, frozen=True):
     rank: int | None = None
     world_size: int | None = None
     base_ns: int = 0
-    """What times are relative to, since 1970."""
+    """The origin of times, in ns since 1970."""
 
     @classmethod
     def of(cls, members: Mapping[str, Raw]) -> Metadata:

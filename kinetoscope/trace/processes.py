@@ -94,7 +94,7 @@ def _by_causality(events: Sequence[Kernel], calls_of: CallsOf, start_us: Callabl
         matches[event.pid].update(possible[-1])
         impossible[event.pid].update(process for process, call in found if not _starts_after(start, call))
     only = {gpu: set(matches[gpu]) - impossible[gpu] for gpu in matches}
-    if len(only) == len(calls_of):  # a GPU for each: what is one rank's is no other's
+    if len(only) == len(calls_of):  # a GPU for each: ranks share none
         _eliminate(only)
     owners = []
     for event, own in zip(events, possible, strict=True):

@@ -14,13 +14,12 @@ from kinetoscope.trace.marks import PROFILER_STEP
 from kinetoscope.trace.text import printable
 from kinetoscope.trace.totals import KernelSummary, OperatorSummary, Summary, summarize, summary_json
 
-HELP = "kernels, launches and busy time of a Kineto trace, plain or gzip"
 DESCRIPTION = """\
 Print what one step of a PyTorch trace did: kernels, copies, launches, busy and idle time of the GPU, and every kernel
 by its total time. Counts are per step, times the mean over the active steps. Without ProfilerStep annotations, a step
 is what repeats: an annotation, a CUDA graph replay, a batch of a DataLoader, else the whole trace.
 
-  python -m snippets.lab summary trace.json.gz --json
+  %(prog)s trace.json.gz --json
 """
 COLUMNS = 100
 _OP_COLUMNS = 24

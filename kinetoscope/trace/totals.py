@@ -104,7 +104,7 @@ class Summary(Struct, frozen=True, kw_only=True):
     devices: tuple[DeviceSummary, ...]  # empty where all work is on one GPU
     processes: tuple[str, ...]  # empty where the file is of one process
     is_cut: bool
-    notes: tuple[str, ...]  # what a reader of these numbers must know
+    notes: tuple[str, ...]  # for readers of these numbers
     kernels: tuple[KernelSummary, ...]
     operators: tuple[OperatorSummary, ...] = ()  # by their own CPU time, where the trace has no GPU work
 

@@ -91,7 +91,7 @@ class Profile:
 
     @property
     def kernels(self) -> tuple[str, ...]:
-        """The kernels of one step by name, in order; none on a CPU."""
+        """The kernels of one step by name, in order; empty on a CPU."""
         return tuple(kernel.name for kernel in self.step.kernels)
 
     @property
@@ -122,7 +122,7 @@ class Profile:
     def save(self, path: str | Path) -> Line:
         """Write the Chrome trace to a file for Perfetto."""
         Path(path).write_bytes(self.content)
-        command = f"python -m snippets.lab open {path}"
+        command = f"python -m kinetoscope open {path}"
         return Line(f"in Perfetto: {command}", f"<p>In Perfetto: {code(command, 200)}</p>")
 
     @cached_property

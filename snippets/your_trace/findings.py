@@ -38,7 +38,7 @@ def examples(device: Device) -> Html:
 
 
 def finding(device: Device, experiment: str, rule: str) -> Finding:
-    """What a rule finds in a recording. Raises `TraceError` if it finds nothing."""
+    """A rule's finding in a recording. Raises `TraceError` if there is none."""
     found = report_of(device, experiment).diagnosis.findings
     for each in found:
         if each.rule.name == rule:
@@ -53,7 +53,7 @@ def ceiling(device: Device, rule: str, experiment: str) -> Figure:
 
 
 def saved(device: Device, experiment: str, mended: str) -> Figure:
-    """What mending saved, interleaved and without a profiler."""
+    """The time that the fix saved, interleaved and without a profiler."""
     return paired_difference(device[experiment], device[mended])
 
 
@@ -75,7 +75,7 @@ def mlp_saved(device: Device) -> Figure:
 
 
 def traced_step(device: Device) -> Figure:
-    """What a step of the eager MLP takes until the GPU is done, by the report on its trace."""
+    """The time of a step of the eager MLP until the GPU is done, by the report on its trace."""
     step_us = report_of(device, "mlp/eager").waits.step_us
     return Figure(step_us, "us", origin=f"{device['mlp/eager'].origin}, in its trace")
 
@@ -87,7 +87,7 @@ def traced_busy(device: Device) -> Figure:
 
 
 def ceilings(device: Device) -> Html:
-    """Ceilings of findings, and what mending them saved."""
+    """Ceilings of findings, and the time that the fixes saved."""
     rows: list[list[Cell]] = []
     for rule, experiment, mended in (ATTENTION, MLP):
         most, less = ceiling(device, rule, experiment), saved(device, experiment, mended)
@@ -134,7 +134,7 @@ def _rule(rule: Rule) -> str:
 
 
 def _section(rule_name: str) -> str:
-    """A link to the section that shows the fault; empty if there is none. Raises `ValueError` if it is gone."""
+    """A link to the section that shows the fault; empty if there is none. Raises `ValueError` if it does not exist."""
     page, _, anchor = PAGES.get(rule_name, "").partition("/#")
     if not page:
         return ""

@@ -1,4 +1,4 @@
-"""What `make setup` and PYTHON= ask of an environment, and what the locks hold."""
+"""Requirements of `make setup` and PYTHON= on an environment, and the content of the locks."""
 
 from __future__ import annotations
 

@@ -171,8 +171,8 @@ def test_what_builds_the_package_is_locked() -> None:
 
 
 def test_mkdocs_stays_below_2() -> None:
-    optional = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    assert "mkdocs>=1.6.1,<2" in optional["docs"]
+    groups = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]
+    assert "mkdocs>=1.6.1,<2" in groups["docs"]
 
 
 def triggers(workflow: dict[Any, Any]) -> set[str]:

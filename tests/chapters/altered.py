@@ -1,4 +1,4 @@
-"""What the tests of chapters share: the default device's recordings, some of them altered in memory."""
+"""Helpers of chapters' tests: the default device's recordings, some of them altered in memory."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from typing import Any
 import msgspec
 
 from kinetoscope.trace.events import CpuOp, CudaCall, GpuActivity, Step, Trace
+from snippets.lab.finding.book import findings
 from snippets.lab.finding.device import Device, Run
-from snippets.lab.recording.schema import Point, Recording, Timing
+from snippets.lab.recording.schema import NotRecorded, NotTimed, Point, Recording, Timing
 from tests.lab.samples import BOOK, with_ceilings
 
 replace = msgspec.structs.replace
@@ -35,11 +36,28 @@ def _trace(experiment: str) -> Trace:
     return RECORDED[experiment].trace
 
 
+def poor_figures(chapter: str, device: Device, *, may_be_missing: bool = False) -> list[str]:
+    """The figures of a chapter that are not conclusive or have no text, each with the reason."""
+    found = []
+    for name, measure in findings(chapter).figures.items():
+        try:
+            figure = measure(device)
+        except (NotRecorded, NotTimed) as error:
+            if not may_be_missing:
+                found.append(f"{name}: {error}")
+            continue
+        if not figure.text:
+            found.append(f"{name}: has no text")
+        elif not figure.conclusive:
+            found.append(f"{name}: {figure.text} is not conclusive {figure.doubt}".rstrip())
+    return found
+
+
 @dataclass(frozen=True, eq=False)
 class AlteredDevice(Device):
-    """The default device; what is put into `recordings` or `traces` takes the place of its namesake.
+    """The default device; an entry of `recordings` or `traces` replaces the recording or trace of its name.
 
-    What is not replaced is read once: no test changes the files. Each method alters what an earlier one has left.
+    Each method alters the result of earlier methods.
     """
 
     root: Path = RECORDED.root
@@ -61,13 +79,13 @@ class AlteredDevice(Device):
         return self.traces.get(run.id) or _trace(run.id)
 
     def record(self, experiment: str, **changed: Any) -> None:
-        """Change fields of a recording; `ceilings` are those of every point."""
+        """Change fields of a recording; `ceilings` apply to every point."""
         ceilings = changed.pop("ceilings", None)
         recording = replace(self[experiment].recording, **changed)
         self.recordings[experiment] = recording if ceilings is None else with_ceilings(recording, ceilings)
 
     def data(self, experiment: str, **changed: Any) -> None:
-        """Change fields of what a probe returned."""
+        """Change fields of a probe's data."""
         self.record(experiment, data={**self[experiment].data, **changed})
 
     def point(self, experiment: str, **changed: Any) -> None:

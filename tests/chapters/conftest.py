@@ -17,10 +17,10 @@ from snippets.lab.recording.device import PROJECT
 
 @pytest.fixture(scope="session")
 def interpreted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Any]]:
-    """What the function `run_all` of a test module saves, where Triton interprets.
+    """The data that the function `run_all` of a test module saves, with Triton interpreting.
 
     Triton reads TRITON_INTERPRET when it is imported, which takes seconds: one process imports, and each `run_all` runs
-    in another that is forked off.
+    in a process forked from it.
     """
     folder = tmp_path_factory.mktemp("interpreted")
     errors = folder / "errors.txt"

@@ -15,7 +15,7 @@ Case = TypeVar("Case")
 
 
 def save_written(path: str, cases: Iterable[Case], run: Callable[[Case], object]) -> None:
-    """Run the cases, in a process where Triton interprets, and save what each of them wrote, its guards included."""
+    """Run the cases, in a process where Triton interprets, and save the output of each, including its guards."""
     buffers: list[Tensor] = []
     new_empty = torch.Tensor.new_empty
 

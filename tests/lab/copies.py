@@ -6,7 +6,7 @@ import re
 import shutil
 from pathlib import Path
 
-from tests.lab.layers import ROOT
+from snippets.lab.recording.device import PROJECT
 
 NAV = """\
 nav:
@@ -37,8 +37,8 @@ def project(folder: Path) -> Path:
     No chapter of the book can be in the way of one that a test makes, whatever their names.
     """
     ignored = shutil.ignore_patterns("__pycache__")
-    for name in ("snippets/lab", "docs/assets", "tests/lab"):
-        shutil.copytree(ROOT / name, folder / name, ignore=ignored)
+    for name in ("kinetoscope", "snippets/lab", "docs/assets", "tests/lab", "tests/tool"):
+        shutil.copytree(PROJECT / name, folder / name, ignore=ignored)
     for name in ("tests/chapters", "docs/labs"):
         (folder / name).mkdir()
     for name in (
@@ -49,13 +49,13 @@ def project(folder: Path) -> Path:
         "tests/__init__.py",
         "tests/conftest.py",
     ):
-        shutil.copy(ROOT / name, folder / name)
-    shutil.copy(ROOT / "tests/chapters/__init__.py", folder / "tests/chapters/__init__.py")
+        shutil.copy(PROJECT / name, folder / name)
+    shutil.copy(PROJECT / "tests/chapters/__init__.py", folder / "tests/chapters/__init__.py")
     for name, text in PAGES.items():
         (folder / "docs" / name).write_text(text, encoding="utf-8")
     with (folder / "docs/index.md").open("a", encoding="utf-8") as file:
         file.write(f"\n```python\n{_lab_sections(folder)}```\n")
-    config, count = re.subn(r"^nav:\n(?:  .*\n)+", NAV, (ROOT / "mkdocs.yml").read_text("utf-8"), flags=re.MULTILINE)
+    config, count = re.subn(r"^nav:\n(?:  .*\n)+", NAV, (PROJECT / "mkdocs.yml").read_text("utf-8"), flags=re.MULTILINE)
     assert count == 1
     (folder / "mkdocs.yml").write_text(config, encoding="utf-8")
     return folder

@@ -94,14 +94,14 @@ def _ceilings(works: Iterable[Work]) -> list[Ceiling]:
 
 
 def save_samples(root: Path, recordings: Iterable[Sample]) -> Device:
-    """Write sample recordings below `root`; return the device whose they are."""
+    """Write sample recordings below `root`; return their device."""
     for recording, trace in recordings:
         save_recording(root, SAMPLE_DEVICE, recording, trace)
     return Device(root, SAMPLE_DEVICE)
 
 
 def page_on_samples(chapter: str, device: Device, monkeypatch: pytest.MonkeyPatch) -> str:
-    """What the fences and the inline figures of a chapter's page show of sample recordings; raises what they raise."""
+    """The output of the fences and inline figures of a chapter's page on sample recordings; raises their errors."""
     monkeypatch.setenv("RECORDINGS", str(device.root))
     monkeypatch.setenv("SAMPLE", chapter)
     text = (PROJECT / "docs" / f"{chapter}.md").read_text(encoding="utf-8")
@@ -113,7 +113,7 @@ def page_on_samples(chapter: str, device: Device, monkeypatch: pytest.MonkeyPatc
 
 
 def main(chapter: str, folder: str) -> int:
-    """Write the samples of a chapter; 2 where it has none."""
+    """Write the samples of a chapter; return 2 if it has none."""
     path = f"tests/chapters/{chapter}/samples.py"
     if not re.fullmatch(r"[a-z][a-z0-9_]*", chapter) or not (PROJECT / path).is_file():
         print(f"error: no {path}; write its recordings(), as make chapter lays it out", file=sys.stderr)

@@ -1,15 +1,11 @@
-"""Recordings written by hand and saved where a test wants them; what of a page is markup and what is text."""
+"""Recordings written by hand and saved into a test's folder; tables of a page as text."""
 
 from __future__ import annotations
 
 import functools
-import gzip
-import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import replace
-from html import unescape
-from html.parser import HTMLParser
 from itertools import count
 from pathlib import Path
 from types import ModuleType
@@ -27,15 +23,16 @@ from snippets.lab.recording.device import DEFAULT_DEVICE, PROJECT
 from snippets.lab.recording.fingerprint import fingerprint
 from snippets.lab.recording.saving import save_recording
 from snippets.lab.recording.schema import SCHEMA, Ceiling, Environment, Point, Recording, Timing, Timings
-from tests.tool import events
+from tests.tool.markup import EVIL as EVIL
+from tests.tool.markup import Markup, text_of
+from tests.tool.markup import assert_only_text as assert_only_text
+from tests.tool.simple import Operator as Operator
+from tests.tool.simple import gzipped as gzipped
+from tests.tool.simple import trace_json
 
 DEVICE = "nvidia-sample"
-EVIL = ("</title><script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "'onmouseover='alert(1)'&<b>")
-"""Names as nobody gives them; what shows a name has to show these as text."""
 BOOK = Device(PROJECT / "docs" / "recordings", DEFAULT_DEVICE)
 """What the book itself shows of its default device."""
-Operator = tuple[str, Sequence[Sequence[int]], Sequence[str | tuple[str, float]]]
-"""Its name, the shapes of its inputs, and the kernels it launches: names, or (name, microseconds)."""
 
 
 def device(root: Path, name: str = DEVICE) -> Device:
@@ -142,103 +139,6 @@ def as_dict(recording: Recording) -> dict[str, Any]:
     return decoded
 
 
-def trace_json(
-    *,
-    name: str = "gemm",
-    op: str = "aten::mm",
-    label: str = "mlp_fwd",
-    kernels: Iterable[int] = (2, 2, 2),
-    operators: Sequence[Operator] = (),
-) -> bytes:
-    """A trace of a few steps, each under a label.
-
-    Simple: so many `kernels` in each step, of 10 us each and launched by one op, then a fill; a step takes 100 us, 80
-    of them under its label. With `operators`, three equal steps of several:
-
-        trace_json(operators=[("aten::mm", [[64, 32], [32, 8]], ["gemm"]), ("aten::gelu", [[64, 8]], [("gelu", 5.0)])])
-
-    A kernel called `Memcpy ...` or `Memset ...` is a copy or a fill of 64 bytes.
-    """
-    found: list[events.Event] = []
-    if operators:
-        for place in range(3):
-            found += _step_events(place, label, operators)
-    else:
-        for place, count in enumerate(kernels):
-            found += _simple_step_events(place, label, op, [name] * count, len(found))
-    return events.trace_bytes(*found, deviceProperties=[{"id": 0, "name": "NVIDIA Sample"}])
-
-
-def _simple_step_events(place: int, label: str, op: str, kernels: Sequence[str], before: int) -> list[events.Event]:
-    start, external = 1000.0 * place, 10 * (place + 1)
-    found = [
-        events.step(place + 2, start, 100, external=100 + place),
-        events.annotation(label, start + 5, 80),
-        events.op(op, start + 10, 60, external=external, dims=[[64, 64], [64, 64]]),
-    ]
-    for index, name in enumerate(kernels):
-        correlation, begin = before + index + 1, start + 20 + 10 * index
-        found += [
-            events.launch(correlation, begin, name=name if name in EVIL else "cudaLaunchKernel"),
-            events.kernel(name, correlation, begin + 50, 10, **{"External id": external}),
-        ]
-    correlation = before + len(kernels) + 1
-    found += [events.launch(correlation, start + 75, name="cudaMemsetAsync")]
-    found += [events.memset(correlation, start + 130, 4, 64)]
-    return found
-
-
-def _step_events(place: int, label: str, operators: Sequence[Operator]) -> list[events.Event]:
-    """The operators one after the other, each 10 us and 10 more for each launch; the GPU follows 20 us behind."""
-    launches = sum(len(kernels) for _, _, kernels in operators)
-    cpu_us = 10.0 * (len(operators) + launches)
-    gpu_us = sum(_kernel(kernel)[1] for _, _, kernels in operators for kernel in kernels)
-    start = place * (cpu_us + gpu_us + 1000)
-    external, correlation = 1000 * (place + 1), 10_000 * (place + 1)
-    found = [
-        events.step(place + 2, start, cpu_us + 20, external=external),
-        events.annotation(label, start + 5, cpu_us + 10),
-    ]
-    begin, free = start + 10, 0.0
-    for op, shapes, kernels in operators:
-        external += 1
-        dims = [list(shape) for shape in shapes]
-        types = ["c10::BFloat16" if shape else "Scalar" for shape in dims]
-        strides = [_contiguous(shape) for shape in dims]
-        duration = 10.0 * (1 + len(kernels))
-        found += [events.op(op, begin, duration, external=external, dims=dims, strides=strides, types=types)]
-        for index, kernel in enumerate(kernels):
-            correlation += 1
-            name, kernel_us = _kernel(kernel)
-            launch = begin + 5 + 10 * index
-            free = max(launch + 20, free)
-            found += _activity_events(name, correlation, external, launch, free, kernel_us)
-            free += kernel_us
-        begin += duration
-    return found
-
-
-def _kernel(kernel: str | tuple[str, float]) -> tuple[str, float]:
-    return (kernel, 10.0) if isinstance(kernel, str) else kernel
-
-
-def _contiguous(shape: Sequence[int]) -> list[int]:
-    return [math.prod(shape[place + 1 :]) for place in range(len(shape))]
-
-
-def _activity_events(
-    name: str, correlation: int, external: int, launch_us: float, start_us: float, duration_us: float
-) -> list[events.Event]:
-    if name.startswith("Memcpy"):
-        call, activity = "cudaMemcpyAsync", events.memcpy(correlation, start_us, duration_us, 64)
-    elif name.startswith("Memset"):
-        call, activity = "cudaMemsetAsync", events.memset(correlation, start_us, duration_us, 64)
-    else:
-        args = {"External id": external}
-        call, activity = "cudaLaunchKernel", events.kernel(name, correlation, start_us, duration_us, **args)
-    return [events.launch(correlation, launch_us, name=call), activity | {"name": name}]
-
-
 def save_all(root: Path, *recordings: Recording, trace: bytes | None = None, device: str = DEVICE) -> Device:
     """Save recordings, those with a trace with this one; return the device whose they are."""
     for recording in recordings:
@@ -270,42 +170,6 @@ def damage(path: Path, change: Callable[[bytes], bytes]) -> None:
     path.write_bytes(change(path.read_bytes()))
 
 
-def gzipped(content: bytes) -> bytes:
-    return gzip.compress(content, mtime=0)
-
-
-class Markup(HTMLParser):
-    """Elements, attributes and text of a piece of HTML, as a browser would see them."""
-
-    def __init__(self, content: str) -> None:
-        super().__init__(convert_charrefs=True)
-        self.elements: list[str] = []
-        self.attributes: list[tuple[str, str | None]] = []
-        self.texts: list[str] = []
-        self.feed(content)
-        self.close()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append(tag)
-        self.attributes += attrs
-
-    def handle_data(self, data: str) -> None:
-        self.texts.append(data)
-
-    @property
-    def text(self) -> str:
-        return "".join(self.texts)
-
-    @property
-    def titles(self) -> list[str]:
-        return [value or "" for name, value in self.attributes if name in ("title", "aria-label", "value")]
-
-
-def text_of(content: str) -> str:
-    """The text of a small piece of HTML: what `Markup` would find, in a tenth of its time."""
-    return unescape(re.sub(r"<[^>]*>", "", content))
-
-
 def closed(content: str) -> str:
     """HTML without the raw names behind the short forms of kernels."""
     return re.sub(r"<span popover.*?</span></span>", "", content)
@@ -328,15 +192,6 @@ def folds(content: str) -> list[str]:
 def without_headings(content: str) -> str:
     """Tables without what a cell tells the style sheet."""
     return re.sub(r' data-head="[^"]*"', "", content)
-
-
-def assert_only_text(content: str, *names: str) -> None:
-    """Each name is in the text or in a title, whole; nothing in it became an element or an attribute."""
-    seen = Markup(content)
-    assert not {"script", "img", "b", "title"} & set(seen.elements)
-    assert [name for name, _ in seen.attributes if name.startswith("on") or name == "src"] == []
-    for name in names:
-        assert name in seen.text or any(name in title for title in seen.titles), name
 
 
 def claim(value: Any = 5, **changed: Any) -> Claim:

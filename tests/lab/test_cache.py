@@ -1,4 +1,4 @@
-"""What takes long is made once for what it depends on, and a disk that cannot be written costs nothing but time."""
+"""Slow text is made once for its inputs, and a read-only disk costs only time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from snippets.lab import cache
-from snippets.lab.cache import cached, code_key
+from snippets.lab.cache import cached, code_key, end_build, once, start_build
 
 
 @pytest.fixture
@@ -42,6 +42,7 @@ def test_without_a_writable_folder_it_is_made_each_time(folder: Path) -> None:
 
 def test_the_files_used_longest_ago_go(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cache, "MAX_FILES", 2)
+    monkeypatch.setattr(cache, "PRUNE_EVERY", 1)
     for number in range(3):
         cached(number, lambda: "text")
         newest = max(folder.iterdir(), key=lambda path: path.stat().st_mtime_ns)
@@ -59,3 +60,43 @@ def test_the_key_of_code_changes_with_a_file_of_a_folder(tmp_path: Path) -> None
     code_key.cache_clear()
     assert code_key(tmp_path) != before
     assert code_key(tmp_path) == code_key(tmp_path / "a.py")
+
+
+@once
+def counted(name: str, *, times: int = 1) -> list[str]:
+    """A new list for each call."""
+    return [name] * times
+
+
+def test_a_function_is_called_once_in_a_build_for_the_same_arguments() -> None:
+    start_build()
+    first, twice = counted("a"), counted("a", times=2)
+    assert [counted("a"), counted("a", times=2)] == [["a"], ["a", "a"]]
+    assert (counted("a") is first, counted("a", times=2) is twice, counted("b") is first) == (True, True, False)
+    start_build()
+    assert counted("a") is not first
+
+
+def test_a_function_is_called_each_time_outside_of_a_build() -> None:
+    assert counted("a") is not counted("a")
+    start_build()
+    inside = counted("a")
+    end_build()
+    assert counted("a") is not inside
+
+
+def test_what_raises_is_asked_again() -> None:
+    """A recording that was missing may be there at the next call."""
+    answers = iter([KeyError("missing"), "there"])
+
+    @once
+    def ask() -> str:
+        answer = next(answers)
+        if isinstance(answer, KeyError):
+            raise answer
+        return answer
+
+    start_build()
+    with pytest.raises(KeyError):
+        ask()
+    assert [ask(), ask()] == ["there", "there"]

@@ -20,7 +20,7 @@ from snippets.lab.recording.device import PROJECT
 
 LAYERS = {
     "kinetoscope": "trace cells files, html terminal, part output, diagnosis ranks timeline, compare,"
-    " report doctor viewer, __main__",
+    " report doctor viewer, program, __main__",
     "snippets.lab": "experiment cache, recording, capture finding, charts, page notebook, notebooks, tools, __main__",
 }
 """House -> its rooms, from low to high: a room imports itself and those of the layers before its own."""

@@ -8,7 +8,7 @@ errors, names, text. trace_changes.py and recording_changes.py have what can hap
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any
@@ -91,10 +91,9 @@ class Mutant:
         return self.kind in ("either", "time" if claim.scope == "timing" else "structure")
 
 
-def flips(claim: Claim, chapter: str, mutant: Mutant, before: str) -> bool:
-    """Whether the claim gets another verdict. Steps that disagree make any count inconclusive: that is none."""
-    after = status(claim, chapter, mutant.device)
-    return after not in (before, "not measured") and not (mutant.kind == "structure" and after == "inconclusive")
+def flips(claim: Claim, chapter: str, mutant: Mutant, before: str, to: Sequence[Status] = ("holds", "differs")) -> bool:
+    """Whether the claim gets one of these verdicts, and had another before."""
+    return status(claim, chapter, mutant.device) in {*to} - {before}
 
 
 @lru_cache(maxsize=256)
@@ -119,7 +118,7 @@ def generic(claim: Claim, experiments: Mapping[str, bool]) -> list[Mutant]:
 
 
 def swapped(experiments: Mapping[str, bool]) -> Iterator[Mutant]:
-    """Each recording that a claim reads, with what another of them holds."""
+    """Each recording that a claim reads, with the content of another one."""
     for experiment, with_trace in experiments.items():
         for other, of_other in experiments.items():
             if other != experiment:
@@ -127,9 +126,9 @@ def swapped(experiments: Mapping[str, bool]) -> Iterator[Mutant]:
 
 
 def directed(claim: Claim, experiments: Mapping[str, bool]) -> Iterator[Mutant]:
-    """Mutants toward what the claim says: its names and numbers, the other recordings it reads, a single step.
+    """Mutants chosen by the claim's sentence: its names and numbers, the other recordings it reads, a single step.
 
-    Those of the same name in all recordings come last, as one mutant.
+    Mutants of the same name in all recordings come last, as one mutant.
     """
     together: dict[str, list[Mutant]] = {}
     for experiment, with_trace in experiments.items():

@@ -1,4 +1,4 @@
-"""What can happen to a recording without its trace: each change has a name and a kind. A timing changes as a whole."""
+"""Possible changes of a recording without its trace: each has a name and a kind. A timing changes as a whole."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def _number(name: str, factor: float) -> Callable[[Any], Any]:
 
 
 def _altered(value: Any, path: str = "") -> Iterator[tuple[str, Kind, Any]]:
-    """What a probe returned with one thing in it altered, and what that is."""
+    """A probe's data with one value altered, and the value's name."""
     kind: Kind = "time" if re.search(r"_(us|ms)(\[|$)", path) else "either"
     if isinstance(value, dict):
         for name, numbers in _altered_numbers(list(value.values())):
@@ -180,7 +180,7 @@ def _altered_numbers(values: list[Any]) -> Iterator[tuple[str, list[Any]]]:
 
 
 def _with_name(value: Any, name: str, path: str = "") -> Iterator[tuple[str, Any]]:
-    """What a probe returned, with a name in one of its texts."""
+    """A probe's data, with a name in one of its texts."""
     if isinstance(value, dict | list):
         for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
             for where, new in _with_name(inner, name, f"{path}/{key}"):

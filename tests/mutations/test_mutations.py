@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import pytest
 
 from snippets.lab.finding.book import all_claims, judge
-from snippets.lab.finding.claim import Band, Claim, Scope, at_least, between, equals
+from snippets.lab.finding.claim import Band, Claim, Scope, Status, at_least, between, equals
 from snippets.lab.finding.device import Device
 from snippets.lab.finding.figure import Figure
 from snippets.lab.finding.measure import Measure
@@ -27,49 +26,18 @@ def anywhere(claim: Claim) -> Claim:
 CLAIMS = {claim_id: (chapter, anywhere(claim)) for claim_id, (chapter, claim) in all_claims().items()}
 IMMUNE: dict[str, str] = {}
 """Claim that no mutant flips -> why it cannot fail."""
+DOUBTED = {
+    **dict.fromkeys(("P3", "P25", "O-M6"), "both recordings have to change: tests/chapters/matmul_add/test_claims.py"),
+    "O-P18": "the slower configuration is slower by definition, and a mutant alters the samples of both",
+    "F106": "its spread begins at 1, which holds",
+}
+"""Claim that mutants only make inconclusive -> why."""
 SEVERAL_CHANGES: Mapping[str, Mutant] = {
     "M2": Mutant("mlp/eager", "the products have the names of an A100's", "structure", trace_changes.as_on_a100),
 }
 """Claim that flips only if several things change at once -> these."""
 FEW = 4
 """Of so many recordings, to exchange two is the quickest change."""
-VARIANTS = {
-    r"eager": r"eager|naive|bare",
-    r"[Cc]ompiled (?:form|forward|step|layer|function|call)": r"compiled|generated|sweep|tuned|lengths|new_",
-    r"max-autotune": r"max_autotune|generated|chosen|bfloat16_|few_tokens",
-    r"Liger": r"liger|new_shapes",
-    r"[Oo]urs?": r"fused|kernelized|resources|chosen|steps|new_shapes|launches|enqueued|quack|few_tokens",
-    r"QuACK": r"quack",
-    r"cuDNN": r"cudnn|lengths",
-    r"[Ff]lash": r"flash|lengths",
-    r"[Ee]fficient": r"efficient|lengths",
-    r"Flex(?:Attention)?": r"flex|lengths",
-    r"[Nn]aive": r"naive|in_place|lengths",
-}
-"""A variant, as sentences name it -> the recordings that show it."""
-UNREAD: dict[str, str] = {
-    "K2": "compiled calls: which rows they add is a claim of its own, L7, and the names are in the measure",
-    "O-P38": "Liger's forward is timed in the probe mlp/tuned, in turns with the compiled ones",
-    **dict.fromkeys(
-        ("RG31", "RG33", "RG34", "RG41", "RG63", "RG64"),
-        "eager and the compiler's modes are timed in the probe regimes/modes_stack, in turns",
-    ),
-    "RG60": "eager is timed in the probe regimes/modes_geglu, in turns with the modes",
-    **dict.fromkeys(("RG61", "RG62"), "eager is timed in the probe regimes/modes_geglu, steady, as the modes are"),
-    "F93": "eager's error is in the probe fused_mlp/ampere_code, at the same sizes",
-    "RG48": "eager is timed in the probe regimes/biases, in turns with the compiled forms",
-    "RG55": "eager's GELU is timed in the probe regimes/in_cache",
-}
-"""Claim -> the variant that it names and does not read, and why."""
-
-
-def measured(claim_id: str) -> tuple[str, Claim]:
-    """A claim and its chapter; the test is skipped where there is nothing to alter."""
-    chapter, claim = CLAIMS[claim_id]
-    verdict = judge(claim, chapter, AlteredDevice())
-    if verdict.status == "not measured":
-        pytest.skip(verdict.reason)
-    return chapter, claim
 
 
 def candidates(claim: Claim, chapter: str) -> Iterator[Mutant]:
@@ -83,20 +51,21 @@ def candidates(claim: Claim, chapter: str) -> Iterator[Mutant]:
     yield from (mutant for mutant in directed(claim, experiments) if mutant.fits(claim))
 
 
-def flipping(claim: Claim, chapter: str) -> Mutant | None:
+def flipping(claim: Claim, chapter: str, to: Sequence[Status] = ("holds", "differs")) -> Mutant | None:
     """The first mutant that flips a claim."""
     before = status(claim, chapter, AlteredDevice())
-    return next((mutant for mutant in candidates(claim, chapter) if flips(claim, chapter, mutant, before)), None)
+    return next((mutant for mutant in candidates(claim, chapter) if flips(claim, chapter, mutant, before, to)), None)
 
 
-@pytest.mark.parametrize("claim_id", CLAIMS)
-def test_a_claim_can_fail(claim_id: str) -> None:
-    chapter, claim = measured(claim_id)
-    if claim_id in IMMUNE:
-        assert flipping(claim, chapter) is None, "it can fail: remove it from IMMUNE"
-        assert len(IMMUNE[claim_id]) > 20, "say why"
-    else:
-        assert flipping(claim, chapter) is not None, f"no altered recording flips {claim_id}: {claim.sentence}"
+@pytest.mark.parametrize("chapter", sorted({chapter for chapter, _ in CLAIMS.values()}))
+def test_each_measured_claim_can_fail(chapter: str) -> None:
+    """No altered recording flips those that are listed."""
+    own = [claim for of, claim in CLAIMS.values() if of == chapter]
+    measured = [claim for claim in own if judge(claim, chapter, AlteredDevice()).status != "not measured"]
+    stuck = {claim.id: claim.sentence for claim in measured if flipping(claim, chapter) is None}
+    assert stuck == {claim.id: claim.sentence for claim in measured if claim.id in {*IMMUNE, *DOUBTED}}
+    doubted = [claim for claim in measured if claim.id in DOUBTED]
+    assert [claim.id for claim in doubted if flipping(claim, chapter, ("inconclusive",)) is None] == []
 
 
 @pytest.mark.parametrize("claim_id", SEVERAL_CHANGES)
@@ -109,33 +78,11 @@ def test_a_composed_mutant_is_needed_and_flips(claim_id: str) -> None:
 
 
 def test_tables_name_claims() -> None:
-    assert {*IMMUNE, *SEVERAL_CHANGES, *UNREAD} <= CLAIMS.keys()
+    assert {*IMMUNE, *DOUBTED, *SEVERAL_CHANGES} <= CLAIMS.keys()
+    assert [claim_id for claim_id, why in IMMUNE.items() if len(why) <= 20] == []
 
 
-def unread(claim: Claim, chapter: str) -> list[str]:
-    """Variants that a claim's sentence names, of which it reads no recording."""
-    names = [experiment.partition("/")[2] for experiment in reads(claim, chapter)]
-    named = [variant for variant in VARIANTS if re.search(rf"(?<!without )\b(?:{variant})\b", claim.sentence)]
-    return [variant for variant in named if not any(re.search(VARIANTS[variant], name) for name in names)]
-
-
-@pytest.mark.parametrize("claim_id", CLAIMS)
-def test_a_claim_reads_the_variants_that_it_names(claim_id: str) -> None:
-    chapter, claim = measured(claim_id)
-    missing = unread(claim, chapter)
-    if claim_id in UNREAD:
-        assert missing, "it reads what it names: remove it from UNREAD"
-    else:
-        assert missing == [], f"{claim.sentence} reads only {', '.join(reads(claim, chapter))}"
-
-
-# -- the mutants themselves, and claims made for the purpose
-
-
-def test_mutants_alter_only_their_recording() -> None:
-    for mutant in generic(CLAIMS["L1"][1], {"linear/eager": True}):
-        device = mutant.device
-        assert {*device.recordings, *device.traces} == {"linear/eager"}, mutant.name
+# -- claims made for the purpose
 
 
 def kernels(device: Device) -> Figure:
@@ -174,8 +121,3 @@ def test_claims_that_can_and_cannot_fail(
     assert judge(made, "linear", AlteredDevice()).status == "holds"
     assert reads(made, "linear") == read
     assert (flipping(made, "linear") is not None) is can_fail
-
-
-def test_a_claim_that_does_not_read_what_it_names() -> None:
-    made = samples.claim(measure=kernels, sentence="The eager layer has a kernel less than Liger's.")
-    assert unread(made, "linear") == ["Liger"]

@@ -1,4 +1,4 @@
-"""What can happen to a trace: each change has a name and a kind, and alters every step alike unless it names a step."""
+"""Possible changes of a trace: each has a name and a kind, and alters every step alike unless it names a step."""
 
 from __future__ import annotations
 
@@ -354,7 +354,7 @@ def _of_spans(trace: Trace) -> Iterator[Named]:
 
 
 def _shortened(index: int) -> Change:
-    """A step that ends early; what it launched stays."""
+    """A step that ends early; the work that it launched stays."""
 
     def changed(trace: Trace) -> Trace:
         steps = list(trace.steps)

@@ -1,4 +1,4 @@
-"""What commands read here."""
+"""The recordings that commands read here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the compiler makes of attention on a CPU; a C++ compiler runs for each."""
+"""The compiler's code for attention on a CPU; a C++ compiler runs for each."""
 
 from __future__ import annotations
 

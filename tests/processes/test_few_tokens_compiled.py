@@ -1,5 +1,5 @@
-"""What the compiler makes of the kernels for few tokens, seen without a GPU: asynchronous copies, no spills, and what
-is fetched while the kernel before still runs."""
+"""The compiler's code for the kernels for few tokens, read without a GPU: asynchronous copies, no spills, and the
+prefetches while the preceding kernel still runs."""
 
 from __future__ import annotations
 

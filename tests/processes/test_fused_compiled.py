@@ -1,4 +1,4 @@
-"""What the compiler makes of the kernels, seen without a GPU: the matrix instructions, no spills, no needless waits."""
+"""The compiler's code for the kernels, read without a GPU: the matrix instructions, no spills, no needless waits."""
 
 from __future__ import annotations
 

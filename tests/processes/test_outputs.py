@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from snippets.lab.__main__ import COMMANDS as BOOK
 from snippets.lab.recording.device import PROJECT
 
 TRACE = "tests/traces/linear_eager.json.gz"
@@ -26,7 +27,8 @@ COMMANDS = (
 
 
 def lab(arguments: str, redirect: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
-    command = f"{sys.executable} -m snippets.lab {arguments} {redirect}"
+    package = "snippets.lab" if arguments.split()[0] in BOOK else "kinetoscope"
+    command = f"{sys.executable} -m {package} {arguments} {redirect}"
     env = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"} | environment
     return subprocess.run(command, shell=True, cwd=PROJECT, env=env, capture_output=True, text=True, check=False)
 
@@ -45,7 +47,7 @@ def test_a_closed_output() -> None:
 
 
 @pytest.mark.parametrize("redirect", ["2>&-", "2>/dev/full", ">&- 2>&-", ">/dev/full 2>/dev/full", "<&- >&- 2>&-"])
-def test_errors_that_nobody_can_read_are_an_exit_code(redirect: str) -> None:
+def test_errors_that_cannot_be_printed_are_an_exit_code(redirect: str) -> None:
     done = lab("summary none.json", redirect)
     assert (done.returncode, done.stdout, done.stderr) == (1 if ">&- 2" in redirect else 2, "", "")
 
@@ -79,7 +81,7 @@ def test_a_report_into_a_full_device(tmp_path: Path) -> None:
 def test_a_report_of_a_pipe(tmp_path: Path) -> None:
     done = lab(f"report /dev/stdin -o {tmp_path / 'x.html'}", f"< {TRACE}")
     piped = subprocess.run(
-        f"cat {TRACE} | {sys.executable} -m snippets.lab report /dev/stdin -o {tmp_path / 'y.html'}",
+        f"cat {TRACE} | {sys.executable} -m kinetoscope report /dev/stdin -o {tmp_path / 'y.html'}",
         shell=True, cwd=PROJECT, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert (done.returncode, piped.returncode, piped.stderr) == (0, 0, "")

@@ -40,7 +40,7 @@ class Served:
             return str(reply.read().decode())
 
     def wait(self, condition: Callable[[], bool]) -> None:
-        """Until the condition holds; fails with what the server printed."""
+        """Wait until the condition holds; fail with the server's output."""
         deadline = time.monotonic() + PATIENCE_S
         while not condition():
             assert self.process.poll() is None, self.output.read_text()

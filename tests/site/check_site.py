@@ -26,6 +26,9 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urljoin, urlsplit
 
+import msgspec
+
+from snippets.lab.cache import code_key, load, store
 from snippets.lab.tools.page_text import executed_fences
 from snippets.lab.tools.page_text import pages as page_texts
 from tests.site.markup import POLICY, form_problems, is_script, policy_problems, tag_problems
@@ -62,7 +65,7 @@ MACHINE_PATH = re.compile(r"(?<![\w./:])/(?:home|root|tmp|Users|work|workspace|o
 
 @dataclass
 class Page:
-    """What the checks need of one built page."""
+    """The data of one built page that the checks need."""
 
     path: str
     ids: list[str] = field(default_factory=list)
@@ -168,12 +171,18 @@ class Reader(HTMLParser):
 
 
 def read(site: Path) -> dict[str, Page]:
-    """Path below site/ -> page, for every built page; in two processes, since parsing takes half of a check."""
+    """Path below site/ -> page, for every built page; parsed in two processes unless a page was read before."""
     paths = sorted(site.rglob("*.html"))
-    largest_first = sorted(paths, key=lambda path: -path.stat().st_size)
-    with ProcessPoolExecutor(2) as pool:
-        pages = dict(zip(largest_first, pool.map(partial(read_page, site), largest_first), strict=True))
-    return {path.relative_to(site).as_posix(): pages[path] for path in paths}
+    code = code_key(Path(__file__), Path(policy_problems.__code__.co_filename))
+    keys = {path: (code, path.relative_to(site).as_posix(), sys.version, path.read_bytes()) for path in paths}
+    texts = {path: load(key) for path, key in keys.items()}
+    largest_first = sorted((path for path in paths if texts[path] is None), key=lambda path: -path.stat().st_size)
+    if largest_first:
+        with ProcessPoolExecutor(2) as pool:
+            for path, page in zip(largest_first, pool.map(partial(read_page, site), largest_first), strict=True):
+                texts[path] = msgspec.json.encode(page).decode()
+                store(keys[path], texts[path])
+    return {path.relative_to(site).as_posix(): msgspec.json.decode(texts[path], type=Page) for path in paths}
 
 
 def read_page(site: Path, path: Path) -> Page:
@@ -294,7 +303,7 @@ def claims_problems(site: Path) -> Iterator[str]:
 
 
 def problems(site: Path, docs: Path, pages: dict[str, Page] | None = None) -> list[str]:
-    """Everything that is wrong with the built site, one line each."""
+    """All problems of the built site, one line each."""
     pages = read(site) if pages is None else pages
     return [
         *([] if pages else [f"{site}: no page"]),

@@ -1,4 +1,4 @@
-"""What a browser loads and shows first of each page: taken once, by whichever test visits the page first."""
+"""The first view of each page in a browser: taken once, by the test that visits the page first."""
 
 from __future__ import annotations
 

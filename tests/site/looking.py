@@ -1,4 +1,4 @@
-"""Looks at a page as a strict reader would, and writes down what is wrong with it."""
+"""Look at a page as a strict reader would, and list its problems."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Allowed:
 
 
 class Tab:
-    """A browser tab, and what has gone wrong in it since it was last asked."""
+    """A browser tab, and its errors since the last call."""
 
     def __init__(self, page: Page, site: str, once: bool = False) -> None:
         """`site` is the address that everything on a page has to come from.
@@ -128,7 +128,7 @@ class Tab:
         self.page.wait_for_load_state("networkidle")
 
     def problems(self) -> list[str]:
-        """What went wrong since the last call: errors, warnings, requests that left the site or failed."""
+        """Errors since the last call: errors, warnings, requests that left the site or failed."""
         found, self._problems = self._problems, []
         return found
 

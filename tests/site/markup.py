@@ -91,7 +91,7 @@ def tag_problems(tag: str, attributes: Attributes, around: list[str]) -> Iterato
 
 
 def is_script(attributes: Attributes) -> bool:
-    """Whether a browser runs what a <script> with these attributes holds."""
+    """Whether a browser runs the content of a <script> with these attributes."""
     return (dict(attributes).get("type") or "").strip().lower() in SCRIPT_TYPES
 
 

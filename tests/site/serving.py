@@ -64,7 +64,7 @@ def build(folder: Path) -> Path:
 
 
 def python(root: Path, *arguments: str) -> str:
-    """What `python -m arguments` prints in the folder `root`."""
+    """The output of `python -m arguments` in the folder `root`."""
     command = [sys.executable, "-m", *arguments]
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1", "SITE_URL": SITE_URL, **OWN_NUMBERS}
     done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False)

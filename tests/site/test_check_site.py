@@ -174,7 +174,7 @@ def test_markup_that_parsers_read_differently(planted: str) -> None:
         (POLICY.replace("script-src 'self'", "default-src 'none'; script-src"), None),
     ],
 )
-def test_a_page_has_one_policy_that_trusts_nobody_else(
+def test_a_page_has_one_policy_that_trusts_no_other_site(
     built: tuple[Path, Path], policy: str, problem: str | None
 ) -> None:
     site, docs = built

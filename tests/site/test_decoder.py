@@ -13,7 +13,7 @@ from tests.lab.samples import EVIL
 from tests.site.conftest import Opened
 from tests.site.serving import ROOT
 
-CORPUS = json.loads((ROOT / "tests" / "lab" / "trace" / "kernel_names.json").read_text(encoding="utf-8"))
+CORPUS = json.loads((ROOT / "tests" / "tool" / "trace" / "kernel_names.json").read_text(encoding="utf-8"))
 NAMES = list(dict.fromkeys(one["name"] for one in CORPUS))
 ODD = [*EVIL, "", " ", "\n", "toString", "__proto__", "ünïcödé_gemm", "🙂" * 70, "void " * 30, "triton_poi_" * 3000]
 ODD += ["triton_poi_fused_mul_add_0", "triton_red_fused_relu_gelu_gelu_1"]  # Inductor sorts its operators
@@ -91,4 +91,4 @@ def test_the_raw_name_is_one_step_away(opened: Opened) -> None:
 def test_without_scripts_the_page_says_where_to_ask(opened: Opened) -> None:
     page = opened("kernel_names/", scripts=False).page
     expect(page.get_by_role("textbox", name="A kernel's name")).to_have_count(0)
-    expect(page.get_by_text("python -m snippets.lab decode NAME").first).to_be_visible()
+    expect(page.get_by_text("kinetoscope decode NAME").first).to_be_visible()

@@ -16,7 +16,7 @@ LEAST_TEXT_PX = 14
 
 @pytest.fixture(scope="module")
 def claims(site: Site) -> list[dict[str, Any]]:
-    """What machines read of the same ledger."""
+    """The claims.json of the same ledger."""
     found: list[dict[str, Any]] = json.loads((site.folder / "claims.json").read_text(encoding="utf-8"))
     return found
 

@@ -78,7 +78,7 @@ def test_a_trace_is_handed_over_whole(on_trial: Opened, perfetto: str, deaf: int
     expect(status(page)).to_have_text("Handed over to Perfetto.")
 
 
-def test_nobody_else_can_answer(on_trial: Opened, perfetto: str) -> None:
+def test_no_other_page_can_answer(on_trial: Opened, perfetto: str) -> None:
     page = on_trial().page
     with page.expect_popup() as popup:
         button(page, f"{perfetto}/?deaf=1000").press("Enter")

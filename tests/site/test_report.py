@@ -10,13 +10,13 @@ from playwright.sync_api import Browser, Page, expect
 
 from kinetoscope.report.document import report_html
 from tests.site.looking import AXE, Scheme
-from tests.tool.report.samples import SHAPES, SMALL, SYNC, subject, traced
+from tests.tool.report.samples import SHAPES, SMALL, SYNC, diagnosed, traced
 
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("report") / "train.report.html"
-    path.write_text(report_html(subject(traced(), SYNC, SMALL, SHAPES)), encoding="utf-8")
+    path.write_text(report_html(diagnosed(traced(), SYNC, SMALL, SHAPES)), encoding="utf-8")
     return path
 
 

@@ -118,7 +118,7 @@ def index(site: Site) -> list[dict[str, Any]]:
 
 
 def locations(opened: Opened, site: Site, queries: Iterable[str]) -> dict[str, list[str]]:
-    """What a search finds, the best first: by the theme's own worker, without its window."""
+    """The results of a search, the best first, by the theme's own worker, without its window."""
     (worker,) = (site.folder / "assets/javascripts/workers").glob("search.*.js")
     addresses = [f"{site.url}{worker.relative_to(site.folder)}", f"{site.url}search/search_index.json"]
     found: dict[str, list[str]] = opened("glossary/").page.evaluate(ASK, [*addresses, [*queries]])

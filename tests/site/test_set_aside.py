@@ -1,4 +1,4 @@
-"""What pages set aside in files of their own: loaded once when a reader opens it, and a link where no script runs."""
+"""Content that pages set aside in their own files: loaded once when a reader opens it, and a link without scripts."""
 
 from __future__ import annotations
 

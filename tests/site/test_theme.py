@@ -1,4 +1,4 @@
-"""What the theme does for a reader and we rely on: the palette's toggle, the search, the way from page to page."""
+"""Features of the theme that the book relies on: the palette's toggle, the search, the way from page to page."""
 
 from __future__ import annotations
 

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 
 import msgspec
 
 from kinetoscope.trace.events import Collective, GpuActivity, Step, Trace
-from kinetoscope.trace.kineto import read_trace
 
-RECORDINGS = Path(__file__).parents[2] / "docs" / "recordings"
 GEMM, ADD = "nvjet_sm90_tst_64x8_64x16_1x4_h_bz_NNT", "triton_poi_fused_add_0"
 ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 Kernel = tuple[str, float, float]  # name, start within the step, duration
@@ -44,10 +41,6 @@ def trace_of(
         made.append(Step(number, f"ProfilerStep#{number}", start, start + STEP_US, (), (), activities))
     every = tuple(activity for step in made for activity in step.activities)
     return Trace("NVIDIA Sample", {}, (), (), every, tuple(made), (), (), (), rank=rank, world_size=world_size)
-
-
-def recorded(name: str, device: str = "nvidia-h200") -> Trace:
-    return read_trace(RECORDINGS / device / f"{name}.trace.json.gz")
 
 
 def with_steps(trace: Trace, steps: Iterable[Step]) -> Trace:

@@ -8,7 +8,7 @@ import pytest
 
 from kinetoscope.cells import CONTENT_REM, FRAMES_REM, Html, frame_class, is_wordy, plain_text
 from kinetoscope.html import table
-from snippets.lab.recording.device import PROJECT
+from tests.tool.recorded import PROJECT
 
 STYLE = (PROJECT / "docs/assets/css/frames.css").read_text(encoding="utf-8")
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kinetoscope.diagnosis.diagnose import diagnose
@@ -129,14 +129,13 @@ def use(trace: Trace) -> None:
 HOW = st.sampled_from(("replace", "replace", "replace", "repeat", "remove"))
 DAMAGED = st.sampled_from(SOUND).flatmap(
     lambda sound: st.tuples(
-        st.just(sound), st.lists(st.tuples(st.sampled_from([*places(sound)]), HOW, VALUES), min_size=1, max_size=4)
+        st.just(sound), st.lists(st.tuples(st.sampled_from([*places(sound)]), HOW, VALUES), min_size=4, max_size=8)
     )
 )
 
 
 @pytest.mark.timeout(60)
 @given(DAMAGED)
-@settings(max_examples=300, deadline=5000, derandomize=True)
 def test_any_value_in_any_field(damaged: tuple[dict[str, Any], list[tuple[tuple[Any, ...], str, Any]]]) -> None:
     """Damage in some events costs no GPU work of the others."""
     sound, damages = damaged
@@ -162,7 +161,6 @@ def test_any_value_in_any_field(damaged: tuple[dict[str, Any], list[tuple[tuple[
     st.lists(st.tuples(st.floats(0, 1), st.integers(0, 40), st.sampled_from(INSERTED)), max_size=3),
     st.sampled_from(list(WRITTEN)),
 )
-@settings(max_examples=200, deadline=5000, derandomize=True)
 def test_any_text(sound: dict[str, Any], edits: list[tuple[float, int, bytes]], how: str) -> None:
     text = json.dumps(sound).encode()
     for share, removed, inserted in edits:

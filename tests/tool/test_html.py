@@ -6,7 +6,7 @@ import pytest
 
 from kinetoscope.html import Html, bold, cell_html, code, details, hold_back, table
 from kinetoscope.trace.text import shortened
-from tests.lab.samples import EVIL, Markup, assert_only_text
+from tests.tool.markup import EVIL, Markup, assert_only_text
 
 
 @pytest.mark.parametrize(

@@ -127,7 +127,7 @@
     return letters.length <= MOST_COLUMNS ? name : [...letters.slice(0, 40), "…", ...letters.slice(-19)].join("");
   }
 
-  /** A decoder: name -> what `python -m snippets.lab decode NAME --json` prints, and the short form beside it. */
+  /** A decoder: name -> what `kinetoscope decode NAME --json` prints, and the short form beside it. */
   function decoder(grammar) {
     grammar.known = new Set(grammar.operators.split(" "));
     const families = grammar.families.map((family) => compiled(grammar, family));

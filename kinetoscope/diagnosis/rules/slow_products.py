@@ -16,7 +16,7 @@ from kinetoscope.trace.events import Step
 from kinetoscope.trace.work import step_work
 
 LATENCY_US = 10.0
-"""Allowed on top of the roof: a short product waits for its first and last blocks, and nothing there is to mend."""
+"""Added to the roof: a short product waits for its first and last blocks, and no fix removes that."""
 MAX_TIMES_ROOF = 3
 
 

@@ -18,7 +18,8 @@ from kinetoscope.trace.kernel_names import decode_kernel_name
 MAX_BETWEEN = 16
 _FLOATS = {"c10::Half", "c10::BFloat16", "float", "double"}
 _BETWEEN = {"elementwise", "reduction", "softmax", "normalization", "copy", "other"}
-"""Operations between two conversions; any other, such as a product, wants the type that the first one made."""
+"""Operations allowed between two conversions; any other, such as a product, needs the type that the first conversion
+made."""
 _OTHER_RULES = {"aten::_scaled_dot_product_attention_math"}
 
 Conversion = tuple[tuple[int, ...], str, str]  # shape, type before, type after

@@ -54,7 +54,7 @@ class Lengths:
         return dict(self.data[tokens]["variants"][SWEPT[heading]])
 
     def refused(self, heading: str, tokens: int) -> tuple[int, int] | None:
-        """The bytes for which a variant ran out of memory, and the tokens where it did; None if it did not."""
+        """The bytes requested when a variant ran out of memory, and the tokens; None if it did not."""
         match = OUT_OF_MEMORY.fullmatch(self.variant(heading, tokens).get("stopped", ""))
         return (round(float(match[1]) * BINARY[match[2]]), int(match[3])) if match else None
 
@@ -78,7 +78,7 @@ class Lengths:
         return Timing.from_samples(self._given(heading, tokens, "samples_us"))
 
     def over(self, upper: str, lower: str, tokens: int) -> Figure:
-        """The time of a variant over that of another in the same turns."""
+        """The time of a variant / the time of another variant in the same turns."""
         origin = f"{self.id}, {upper} over {lower}, {tokens} tokens"
         return ratio_of_pairs(self.timing(upper, tokens), self.timing(lower, tokens), origin)
 
@@ -87,7 +87,7 @@ class Lengths:
         return Figure.from_timing(self.timing(heading, tokens), f"{self.id}, {heading}, {tokens} tokens")
 
     def growth(self, heading: str, tokens: int) -> Figure:
-        """The time of a variant at a length over that at half of it."""
+        """The time of a variant at a length / its time at half the length."""
         return unpaired_ratio(self.time(heading, tokens), self.time(heading, tokens // 2))
 
     def point(self, heading: str, tokens: int) -> RooflinePoint:

@@ -232,7 +232,7 @@ def fused_peak(device: Device) -> Figure:
 
 
 def _steady(of: Callable[[Timing], Cell]) -> Callable[[Run], Cell]:
-    """A cell of the steady timing, empty where a recording has none."""
+    """A cell of the steady timing, empty if a recording has none."""
     return lambda run: None if run.timings.steady is None else of(run.timings.steady)
 
 
@@ -249,7 +249,7 @@ def series_cell(run: Run, times_us: Mapping[str, float]) -> Cell:
 
 
 def gpu_times(device: Device) -> Html:
-    """Each variant's forward on the GPU beside the series' A100, and its peak memory."""
+    """Each variant's forward on the GPU, the series' A100 for comparison, and its peak memory."""
     columns: Columns = {
         "series, A100": lambda run: series_cell(run, SERIES_GPU_US),
         "GPU, interleaved": "interleaved_us",

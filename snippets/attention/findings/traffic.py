@@ -1,4 +1,4 @@
-"""The bytes that each variant moves, so what one kernel saves. And whether a compiler finds attention by itself."""
+"""The bytes that each variant moves, the saving of one kernel, and whether a compiler recognizes attention."""
 
 import math
 from collections import Counter
@@ -117,7 +117,7 @@ def moved_us(device: Device) -> Figure:
 
 
 def computed_us(device: Device) -> Figure:
-    """The time to compute all scores once more, hidden ones too, at a large matmul's rate."""
+    """The time to recompute all scores, hidden ones too, at a large matmul's rate."""
     run = device[NAIVE]
     flops = 2 * run.per_step(score_bytes).number / BF16_BYTES * int(run.point.parameters["head_dim"])
     return Figure(flops / run.ceiling(LARGE_MATMUL).rate * 1e6, "us", origin=LARGE_MATMUL)

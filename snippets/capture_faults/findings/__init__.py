@@ -1,4 +1,4 @@
-"""The figures and claims of the page on what a capture gets wrong. C are our own."""
+"""The figures and claims of the page on wrong captures. Claims with C are the book's own."""
 
 from snippets.capture_faults.findings import captures, dependent
 

@@ -1,4 +1,4 @@
-"""What captures got wrong: counts, prices and sizes."""
+"""Wrong captures: counts, costs and sizes."""
 
 import statistics
 from collections.abc import Mapping, Sequence
@@ -43,7 +43,7 @@ def step_time(device: Device, option: str) -> Figure:
 
 
 def slowdown(device: Device, option: str, other: str = "without") -> Figure:
-    """A step under an option over one under another, sample by sample."""
+    """The time of a step with an option / its time with another option, sample by sample."""
     samples = {**overhead(device)["samples_us"], "before": overhead(device)["before_us"]}
     ratios = [upper / lower for upper, lower in zip(samples[option], samples[other], strict=True)]
     return quartiles(ratios, "x", f"capture_faults/overhead, {option} over {other}")
@@ -127,7 +127,7 @@ def taken_cupti(device: Device) -> Figure:
 
 
 def first_to_second(device: Device, name: str) -> Figure:
-    """The first kept step over the second one on the CPU, over all sessions."""
+    """The first kept step / the second on the CPU, over all sessions."""
     sessions = device["capture_faults/unwarmed"].data[name]
     ratios = [session["first_us"] / session["second_us"] for session in sessions]
     return quartiles(ratios, "x", f"capture_faults/unwarmed, {name}")
@@ -197,7 +197,7 @@ def cost_of_options(device: Device) -> Html:
 
 
 def what_is_there(device: Device, experiment: str, captures: Mapping[str, str], caption: str) -> Html:
-    """What each capture of a probe has, a row a capture; `captures` gives each its heading."""
+    """The content of each capture of a probe, one row each; `captures` gives their headings."""
     data = device[f"capture_faults/{experiment}"].data
     rows: list[Sequence[Cell]] = [
         [heading, *(format_value(data[name].get(kind, 0), "") for kind in COUNTED)]
@@ -207,13 +207,13 @@ def what_is_there(device: Device, experiment: str, captures: Mapping[str, str], 
 
 
 def forgotten(device: Device) -> Html:
-    """What a schedule keeps without and with `prof.step()`."""
+    """The steps that a schedule keeps without and with `prof.step()`."""
     captures = {"forgotten": "without prof.step()", "ended": "with prof.step()"}
     return what_is_there(device, "forgotten_step", captures, "Five steps under a schedule that keeps three")
 
 
 def activities(device: Device) -> Html:
-    """What the CPU's activities alone show."""
+    """The events that the CPU's activities alone record."""
     captures = {"cpu_only": "activities=[CPU]", "everything": "all activities, the default"}
     return what_is_there(device, "cpu_only", captures, "One step, by activities")
 
@@ -225,7 +225,7 @@ def threads(device: Device) -> Html:
 
 
 def subscribers(device: Device) -> Html:
-    """Four products with CUPTI free and taken, and what the process wrote."""
+    """Four products with CUPTI free and taken, and the output of the process."""
     data = device["capture_faults/second_subscriber"].data
     rows: list[Sequence[Cell]] = [
         [heading, data[name]["said"][0] if data[name]["said"] else None, data[name]["operators"], data[name]["gpu"]]

@@ -1,4 +1,4 @@
-"""Kernels that start before the one ahead of them has ended: what their durations count twice."""
+"""Kernels that start before their predecessor has ended: the time that their durations count twice."""
 
 import math
 from dataclasses import replace
@@ -36,7 +36,7 @@ def second_starts(device: Device) -> Figure:
 
 
 def early_when_recomputing(device: Device) -> Figure:
-    """In how many recomputing training steps our backward kernel starts before the kernel ahead of it has ended."""
+    """The number of recomputing training steps whose backward kernel starts before its predecessor has ended."""
 
     def is_early(step: Step) -> bool:
         kernels = step.kernels

@@ -1,4 +1,4 @@
-"""What the command `doctor` says of recorded traces, and of one that lost its first kernels."""
+"""The output of the command `doctor` for recorded traces, and for a trace that lost its first kernels."""
 
 from collections.abc import Sequence
 
@@ -23,7 +23,7 @@ EXAMINED = {
 
 
 def doctor(device: Device) -> Html:
-    """What `doctor` says of some traces: its warnings with their cures."""
+    """`doctor`'s warnings about some traces, with their fixes."""
     rows: list[Sequence[Cell]] = []
     for words, experiment in EXAMINED.items():
         checks = [check for check in check_trace(device[experiment].trace) if check.status != "ok"]
@@ -41,7 +41,7 @@ def without_first_kernels(trace: Trace, count: int) -> Trace:
 
 
 def doctor_of_lost(device: Device) -> Html:
-    """What `doctor` says of launches without a kernel, before and after we remove the first kernels."""
+    """`doctor`'s check of launches without a kernel, before and after the first kernels are removed."""
     trace = device["trace_rows/train"].trace
     rows: list[Sequence[Cell]] = []
     for words, shown in (("as recorded", trace), ("without its first kernels", without_first_kernels(trace, LOST))):

@@ -135,7 +135,7 @@ def contradicted(device: Device) -> Figure:
 
 
 def _contradicted(steps: Mapping[str, Mapping[str, Sequence[float]]]) -> Mapping[str, str]:
-    """Step -> why its times contradict each other, for those that do."""
+    """Step -> why its times contradict each other, for steps with a contradiction."""
     reasons = {}
     for name, samples_us in steps.items():
         kinds = {kind: Timing.from_samples(each) for kind, each in samples_us.items()}
@@ -144,7 +144,7 @@ def _contradicted(steps: Mapping[str, Mapping[str, Sequence[float]]]) -> Mapping
 
 
 def _shared_reason(device: Device, step: str) -> Figure:
-    """What contradicts what in a step with a neighbor."""
+    """The contradiction in a step with a neighbor process."""
     return Figure(_contradicted(device[SHARED].data["shared"]).get(step, "nothing"), origin=SHARED)
 
 
@@ -196,7 +196,7 @@ def apart(device: Device, step: str, kind: str) -> tuple[Figure, Figure]:
 
 
 def processes(device: Device) -> Html:
-    """How far three processes are apart, and the samples within one, for steps of the book."""
+    """The difference of three processes, and the spread of samples within a process, for steps of the book."""
     rows: list[list[Cell]] = []
     for name, step in STEPS.items():
         cells = (figure.text for kind in ("interleaved", "enqueue") for figure in apart(device, step, kind))

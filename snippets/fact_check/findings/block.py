@@ -1,4 +1,4 @@
-"""What the articles say of one block, Linear, GELU, Linear: two times on an A100, and a table of an H100."""
+"""The articles' claims about one block, Linear, GELU, Linear: two times on an A100, and a table of an H100."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def block_gain(device: Device) -> Figure:
 
 
 def latency_saved(device: Device, arithmetic: str, tokens: int) -> Figure:
-    """Percent of the eager block's time that the fastest fused one saves."""
+    """The saving of the fastest fused block, in percent of the eager block's time."""
     return _saved(gain(device, arithmetic, tokens))
 
 

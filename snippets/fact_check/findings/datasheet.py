@@ -1,4 +1,4 @@
-"""What an A100's datasheet leaves of the two times that an article gives for a block on one: derived, not measured."""
+"""An article's two times for a block on an A100, compared with the A100's datasheet: derived, not measured."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ GELU_BYTES: Mapping[str, int] = {"bfloat16": 2 * 2 * HIDDEN, "tf32": 2 * 4 * HID
 
 
 def peaks_of(name: str) -> Peaks:
-    """The peaks of a GPU, by its datasheet; of an A100 without a size, those with the slower memory.
+    """The peaks of a GPU, by its datasheet; for an A100 of unknown size, those with the slower memory.
 
     Raises `NotTimed` for a GPU whose datasheet is not listed.
     """
@@ -41,7 +41,7 @@ def a_token_us(name: str, arithmetic: str) -> float:
 
 
 def a100_tokens(arithmetic: str, us: float, share: float = 1.0) -> Figure:
-    """The number of tokens whose products alone take so long on an A100, at a share of its peak."""
+    """The number of tokens whose products alone take this long on an A100, at a share of its peak."""
     return rounded_tokens(share * us / a_token_us(A100, arithmetic), f"{peaks_of(A100).source}, derived")
 
 
@@ -66,9 +66,8 @@ def left_for_gelu() -> Figure:
 
 
 def a100_gelu_rate(arithmetic: str = "bfloat16") -> Figure:
-    """The share of an A100's bandwidth at which GELU takes what fusing saves, at the most tokens whose products still
-    fit into the time after it: with fewer tokens, the share is smaller.
-    """
+    """The share of an A100's bandwidth at which GELU takes the time that fusing saves, at the most tokens whose
+    products still fit into the fused time. With fewer tokens, the share is smaller."""
     tokens = AFTER_US / a_token_us(A100, arithmetic)
     us = peaks_of(A100).memory_us(tokens * GELU_BYTES[arithmetic])
     return Figure(100 * us / left_for_gelu().number, "%", origin=f"{peaks_of(A100).source}, derived")
@@ -108,7 +107,7 @@ def by_datasheet(device: Device) -> Html:
 
 
 def _at_share(device: Device, arithmetic: str) -> tuple[Cell, Cell]:
-    """This GPU's share of its peak and an A100's tokens at it; None where one or the other is not known."""
+    """This GPU's share of its peak and an A100's tokens at that share; None if either is unknown."""
     try:
         return figure_cell(share_of_peak(device, arithmetic)), a100_tokens_at_share(device, arithmetic).text
     except NotTimed:

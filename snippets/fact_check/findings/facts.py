@@ -1,4 +1,4 @@
-"""Every claim of the page in one table, and how many hold: by source and by device."""
+"""Every claim of the page in one table, and the number that hold: by source and by device."""
 
 from __future__ import annotations
 
@@ -158,7 +158,8 @@ def judged(device: Device, claim_ids: Iterable[str] = CLAIMS) -> list[Judged]:
 
 
 def counted(device: Device) -> list[Judged]:
-    """The claims of others on a device; those that it cannot test on the recorded device that their value is for."""
+    """Other authors' claims on a device; claims that it cannot test are judged on the recorded device of their
+    value."""
     return [Judged(each.source, source_verdict(each.verdict)) for each in judged(device)]
 
 

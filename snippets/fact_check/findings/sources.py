@@ -1,4 +1,4 @@
-"""Who is quoted: four articles about Part 2 of the series, and the posts."""
+"""The quoted sources: four articles about Part 2 of the series, and the posts."""
 
 from __future__ import annotations
 

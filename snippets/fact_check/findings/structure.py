@@ -1,4 +1,4 @@
-"""What the articles say about kernels and bytes: structure, the same on every GPU."""
+"""The articles' claims about kernels and bytes: structure, the same on every GPU."""
 
 from __future__ import annotations
 

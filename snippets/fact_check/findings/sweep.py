@@ -44,7 +44,7 @@ def fused_timing(device: Device, arithmetic: str, tokens: int) -> Timing:
 
 
 def gain(device: Device, arithmetic: str, tokens: int) -> Figure:
-    """The eager block's time over that of the fastest fused one."""
+    """The eager block's time / the fastest fused block's."""
     plain = block_timing(device, arithmetic, tokens, "block")
     origin = f"{EXPERIMENT}, {PRECISIONS[arithmetic]}, {tokens:,} tokens"
     return ratio_of_pairs(plain, fused_timing(device, arithmetic, tokens), origin)

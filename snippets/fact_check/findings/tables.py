@@ -31,7 +31,7 @@ def article_rows(device: Device) -> Html:
 
 
 def _kind(name: str, is_kernel: bool) -> str:
-    """What a row of the table is: by its name, and whether the GPU ran it."""
+    """The kind of a table row, from its name and from whether the GPU ran it."""
     if name == "linear_forward":
         return "annotation, on the GPU" if is_kernel else "annotation"
     if is_kernel:
@@ -85,7 +85,7 @@ def gains(device: Device) -> Html:
 
 
 def _gain_cell(device: Device, arithmetic: str, tokens: int) -> Cell:
-    """The eager block's time, and below it how many times as fast the fused block is; None where nothing was timed."""
+    """The eager block's time, and below it the speedup of the fused block; None without times."""
     try:
         us, ratio = block_timing(device, arithmetic, tokens, "block").median_us, gain(device, arithmetic, tokens)
     except NotTimed:

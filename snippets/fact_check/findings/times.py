@@ -1,4 +1,4 @@
-"""What the articles say about times: speedups, launch overhead, small batches, and the cache."""
+"""The articles' claims about times: speedups, launch overhead, small batches, and the cache."""
 
 from __future__ import annotations
 
@@ -124,12 +124,12 @@ def enqueue_of_fewer_launches(device: Device) -> Figure:
 
 
 def enqueue_over_eager(device: Device, way: str) -> Figure:
-    """The CPU's time of a call by a way to launch less, over that of eager's."""
+    """The CPU's time of a call with fewer launches / eager's."""
     return paired_ratio(device[f"fused_mlp/{WAYS[way]}"], device["fused_mlp/eager"], "enqueue")
 
 
 def best_speedup(device: Device, shape: tuple[int, int, int], kind: str) -> Figure:
-    """Eager's time over that of the fastest fused forward at a shape."""
+    """Eager's time / the fastest fused forward's at a shape."""
     eager = row_run(device, "bfloat16", "eager", shape)
     others = (row_run(device, "bfloat16", name, shape) for name in PEERS.values() if name != "eager")
     return largest(*(paired_ratio(eager, other, kind) for other in others))
@@ -219,8 +219,8 @@ def hidden_bytes(device: Device, size: str) -> int:
 
 
 def cache_gains(device: Device, *, fits: bool) -> Figure:
-    """Eager's time over the compiled forward's, interleaved, at the sizes whose hidden tensor fits the L2 cache or not:
-    from the least to the largest."""
+    """Eager's time / the compiled forward's, interleaved, at the sizes whose hidden tensor fits the L2 cache or not:
+    the least and the largest ratio."""
     limit = device["mlp/eager"].environment.l2_bytes
     sizes = [size for size in SIZES if (hidden_bytes(device, size) <= limit) is fits]
     gains = [at_size(device, "eager", "compiled", size, "interleaved") for size in sizes]

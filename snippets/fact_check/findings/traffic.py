@@ -1,4 +1,4 @@
-"""What the articles say that less traffic buys: a faster forward, faster training, and a bottleneck of memory."""
+"""The articles' claims about less traffic: a faster forward, faster training, and a bottleneck of memory."""
 
 from __future__ import annotations
 

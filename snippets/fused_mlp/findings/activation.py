@@ -66,7 +66,7 @@ def errors(device: Device, form: str) -> list[Range]:
 
 
 def negative(device: Device, form: str) -> list[Range]:
-    """Those of negative inputs, the smallest |z| first."""
+    """The errors of negative inputs, the smallest |z| first."""
     found = [one for one in errors(device, form) if one.largest < 0]
     return sorted(found, key=lambda one: one.sizes)
 
@@ -96,7 +96,7 @@ def cost_of_right_digits(device: Device) -> Figure:
 
 
 def rough_from(device: Device) -> Figure:
-    """The least |z| from which on one rough tanh costs GELU more than rounding to bf16 does."""
+    """The least |z| from which one rough tanh adds a larger error to GELU than rounding to bf16."""
     found = next(one for one in negative(device, "rough_gelu_tanh") if one.error > ROUNDING)
     return Figure(found.sizes[0], origin="fused_mlp/activation_errors")
 

@@ -37,7 +37,8 @@ class Candidate(NamedTuple):
 
 
 def candidates(device: Device) -> list[Candidate]:
-    """What was compiled, by architecture; no GPU of that kind was needed. Raises `NotTimed` if nothing was."""
+    """The compiled candidates by architecture; this needed no GPU of that kind. Raises `NotTimed` without
+    candidates."""
     run = device["fused_mlp/architectures"]
     columns = probed(run, "columns")
     places = [columns.index(name) for name in Candidate._fields]
@@ -120,7 +121,7 @@ def _ends(numbers: Sequence[int]) -> str:
 
 
 def every_candidate(found: Sequence[Candidate]) -> Html:
-    """One row for each set of tiles: on which architectures it fits, and its registers there."""
+    """One row for each set of tiles: the architectures on which it fits, and its registers there."""
     kinds = list(dict.fromkeys((one.kernel, one.tiles) for one in found))
     capabilities = sorted({one.capability for one in found})
     registers = {(one.kernel, one.tiles, one.capability): one.registers for one in found}

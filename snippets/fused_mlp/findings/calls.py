@@ -41,7 +41,7 @@ def call(device: Device, case: str) -> Timing:
 
 
 def call_ratio(device: Device, upper: str, lower: str) -> Figure:
-    """The CPU time of one case over that of another, in pairs."""
+    """The CPU time of one case / another's, in pairs."""
     return ratio_of_pairs(call(device, upper), call(device, lower), f"fused_mlp/enqueued: {upper} over {lower}")
 
 
@@ -64,7 +64,7 @@ def has_cublas(device: Device) -> bool:
 
 
 def require_own_launches(device: Device) -> None:
-    """Raise `NotTimed` where Triton launches only one of the two kernels: both times contain the call of cuBLAS."""
+    """Raise `NotTimed` if Triton launches only one of the two kernels: then both times contain the call of cuBLAS."""
     if has_cublas(device):
         raise NotTimed("tuning took cuBLAS for the second product here, so both times contain a call of torch.mm")
 
@@ -129,7 +129,7 @@ def calls_table(device: Device) -> Html:
 
 
 def compiled_table(device: Device) -> Html:
-    """Ours alone, inside compiled code and in its CUDA graph, beside the compiled forward."""
+    """The package alone, inside compiled code and in its CUDA graph, and the compiled forward."""
     names = ("compiled", "reduce-overhead", "ours", "ours, compiled", "ours, reduce-overhead")
     variants = {name: FORWARDS[name] for name in names}
     kinds = ("interleaved", "from_python", "enqueue")

@@ -35,7 +35,7 @@ def steady(device: Device, tokens: str, variant: str) -> Figure:
 
 
 def joules(device: Device, tokens: str, variant: str) -> Figure | None:
-    """The energy of one steady forward; None where power was not read, or too seldom."""
+    """The energy of one steady forward; None if power was not read, or too seldom."""
     sensors = probed(device["fused_mlp/few_tokens"], "steady", tokens, variant)
     if not sensors.get("watts"):
         return None
@@ -44,7 +44,7 @@ def joules(device: Device, tokens: str, variant: str) -> Figure | None:
 
 
 def energy_over_compiled(device: Device, tokens: str) -> Figure:
-    """The energy of our steady forward over that of the compiled one. Raises `NotTimed` where no power was read."""
+    """The energy of the package's steady forward / the compiled one's. Raises `NotTimed` without power readings."""
     ours, compiled = (joules(device, tokens, name) for name in ("fused", "compiled"))
     if ours is None or compiled is None:
         raise NotTimed(f"fused_mlp/few_tokens has no energy of {tokens} tokens")
@@ -83,7 +83,7 @@ def sixteen_over_one(device: Device) -> Figure:
 
 
 def one_token_over_floor(device: Device, variant: str) -> Figure:
-    """The interleaved time of a variant for one token over that of the weights' bytes at the copy's rate."""
+    """The interleaved time of a variant for one token / the time of the weights' bytes at the copy's rate."""
     return unpaired_ratio(Figure.from_timing(few(device, "1", variant)), floor_us(device))
 
 
@@ -97,7 +97,7 @@ def few_bars(device: Device) -> Html:
 
 
 def few_table(device: Device) -> Html:
-    """Every number of tokens, ours over max-autotune; and the steady times with clock, power and energy."""
+    """Every number of tokens, the package / max-autotune; and the steady times with clock, power and energy."""
     rows: list[Sequence[Cell]] = []
     for tokens in sorted(probed(device["fused_mlp/few_tokens"], "interleaved"), key=int):
         medians = {key: few(device, tokens, key).median_us for key in VARIANTS.values()}

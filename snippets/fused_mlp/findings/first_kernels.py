@@ -1,4 +1,4 @@
-"""Our first kernels beside others': a pointwise kernel, and a Linear with its activation."""
+"""The package's first kernels against others: a pointwise kernel, and a Linear with its activation."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -35,7 +35,7 @@ POINTWISE = {
 
 
 def warm_and_cold(upper: Run, lower: Run) -> tuple[Figure, Figure]:
-    """The time of `upper` over that of `lower`, interleaved and with a cold cache."""
+    """The time of `upper` / that of `lower`, interleaved and with a cold cache."""
     return paired_ratio(upper, lower), paired_ratio(upper, lower, "cold")
 
 
@@ -115,7 +115,7 @@ def linear(device: Device, rows: int, variant: str = "fused") -> Run:
 
 
 def over_addmm(device: Device, rows: int, kind: str = "interleaved") -> Figure:
-    """Our time over that of cuBLAS's epilogue."""
+    """The time of the package / that of cuBLAS's epilogue."""
     return paired_ratio(linear(device, rows), linear(device, rows, "addmm"), kind)
 
 
@@ -145,7 +145,7 @@ def over_bare_matmul(device: Device) -> Figure:
 
 
 def inductors_gelu_over_eagers(device: Device) -> Figure:
-    """At 8192 rows, in the traces, the time of Inductor's GELU kernel over that of eager's."""
+    """At 8192 rows, in the traces, the time of Inductor's GELU kernel / eager's."""
     compiled, eager = (linear(device, MANY, name) for name in ("compiled", "eager"))
     return unpaired_ratio(*(run.per_step(lambda step: step.kernels[-1].duration_us, "us") for run in (compiled, eager)))
 

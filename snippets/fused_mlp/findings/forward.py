@@ -1,4 +1,4 @@
-"""The whole forward beside a user's alternatives."""
+"""The whole forward against a user's alternatives."""
 
 import statistics
 from collections.abc import Mapping
@@ -41,7 +41,7 @@ FOUR = {name: FORWARDS[name] for name in ("eager", "compiled", "Liger", "ours")}
 
 
 def forward_ratio(device: Device, upper: str, lower: str, kind: str = "interleaved") -> Figure:
-    """The time of one forward over that of another, by their headings."""
+    """The time of one forward / another's, by their headings."""
     return paired_ratio(device[FORWARDS[upper]], device[FORWARDS[lower]], kind)
 
 
@@ -137,12 +137,12 @@ def process_medians(device: Device, name: str) -> Figure:
 
 
 def saved_memory_bytes(device: Device) -> Figure:
-    """Peak memory of eager's forward minus that of ours."""
+    """Peak memory of eager's forward minus that of the package."""
     return point_difference(device[FORWARDS["eager"]], device[FORWARDS["ours"]], "peak_memory_bytes")
 
 
 def three_forwards(device: Device) -> Html:
-    """Eager, compiled and ours as pictures on one scale."""
+    """Eager, compiled and the package as pictures on one scale."""
     return timeline(device, THREE, "One forward: eager, compiled and ours")
 
 

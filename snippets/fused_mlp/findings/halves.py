@@ -1,4 +1,4 @@
-"""Gate, up and the activation in one kernel: portable, stacked and ping-pong, beside the bare product and eager."""
+"""Gate, up and the activation in one kernel: portable, stacked and ping-pong, against the bare product and eager."""
 
 import math
 from collections.abc import Mapping
@@ -32,12 +32,12 @@ def half(device: Device, name: str) -> Run:
 
 
 def over_bare(device: Device, name: str, kind: str = "interleaved") -> Figure:
-    """The time of one variant over that of the bare matmul."""
+    """The time of one variant / the bare matmul's."""
     return paired_ratio(half(device, name), half(device, "bare product"), kind)
 
 
 def steady_over_bare(device: Device, name: str) -> Figure:
-    """The steady time of one variant over that of the bare matmul."""
+    """The steady time of one variant / the bare matmul's."""
     return unpaired_ratio(*(half(device, heading).time("steady") for heading in (name, "bare product")))
 
 

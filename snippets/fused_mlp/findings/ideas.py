@@ -32,7 +32,7 @@ ORDERED = (SERIES, *LONG_SUMS)
 
 
 def step_ratio(device: Device, part: str, upper: str, lower: str) -> Figure:
-    """The time of one variant of `steps` over that of another."""
+    """The time of one variant of `steps` / another's."""
     return probe_ratio(on_hopper(device["fused_mlp/steps"]), part, upper, lower)
 
 

@@ -23,7 +23,7 @@ from snippets.lab.page import show as show
 
 
 def error_ratio(device: Device, upper: str, lower: str) -> Figure:
-    """The relative error of one experiment over that of another."""
+    """The relative error of one experiment / another's."""
     return point_ratio(device[f"fused_mlp/{upper}"], device[f"fused_mlp/{lower}"], "relative_error")
 
 
@@ -94,7 +94,7 @@ FEW_BYTES = 1024
 
 
 def zero_fills(step: Step) -> int:
-    """The number of kernels and memsets that only write zeros; a counter of a few bytes is none."""
+    """The number of kernels and memsets that only write zeros, except a counter of a few bytes."""
     fills = sum(op_name(kernel) in ("aten::fill_", "aten::zero_") for kernel in step.kernels)
     return fills + sum((memset.moved_bytes or 0) > FEW_BYTES for memset in step.memsets)
 
@@ -120,13 +120,13 @@ def recomputing_over_saving(device: Device) -> Figure:
 
 
 def held_bytes(device: Device, experiment: str) -> int:
-    """What a training step holds between forward and backward, beside weights, input and result."""
+    """The bytes that a training step holds between forward and backward, without weights, input and result."""
     found: int = probed(device["fused_mlp/kept_bytes"], experiment.removeprefix("fused_mlp/training_"), "held_bytes")
     return found
 
 
 def held_less(device: Device, experiment: str) -> Figure:
-    """What a step holds less between forward and backward than the one that saves."""
+    """The bytes between forward and backward that a step holds less than the step that saves all tensors."""
     less = held_bytes(device, SAVING) - held_bytes(device, experiment)
     return Figure(less, "bytes", origin="fused_mlp/kept_bytes")
 

@@ -9,7 +9,7 @@ from snippets.lab.page import show as show
 
 
 def pauses(device: Device, variant: str) -> list[int]:
-    """Numbers of tokens whose first call compiled a graph, or tuned our forward, in order."""
+    """Numbers of tokens whose first call compiled a graph, or tuned the package's forward, in order."""
     run = device["fused_mlp/new_shapes"]
     built = probed(run, variant, "built")
     return [

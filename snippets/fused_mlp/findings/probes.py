@@ -1,4 +1,4 @@
-"""What findings read of probes, and of what only Hopper runs."""
+"""Data of probes, and of experiments that only Hopper runs."""
 
 from typing import Any
 

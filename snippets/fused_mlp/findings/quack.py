@@ -1,4 +1,4 @@
-"""The forward and its first half beside QuACK's, with its default tiles and tuned by itself."""
+"""The forward and its first half against QuACK's, with its default tiles and with its tuned tiles."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -20,7 +20,7 @@ OURS_AHEAD = (TALL_AND_THIN, (16, *WIDE), ONE_TOKEN)
 
 
 def quack(device: Device) -> Run:
-    """What was timed in one process with QuACK's kernel."""
+    """The timings of one process with QuACK's kernel."""
     return on_hopper(device["fused_mlp/quack"])
 
 
@@ -110,7 +110,7 @@ def cycles_over_quack(device: Device) -> Figure:
 
 
 def tiles_table(device: Device) -> Html:
-    """QuACK's forward with pinned tiles, by single multiprocessors and by two that share loads, beside ours."""
+    """QuACK's forward with pinned tiles, by single multiprocessors and by two that share loads, and the package's."""
     run = quack(device)
     rows: list[Sequence[Cell]] = []
     for name in (OURS, OUR_TILES, f"{OUR_TILES}, shared", WIDER_TILES, QUACKS_TILES):
@@ -124,14 +124,15 @@ def tiles_table(device: Device) -> Html:
 
 
 def quack_shapes(device: Device) -> Run:
-    """What was timed with QuACK's kernel at every shape of the table."""
+    """The timings with QuACK's kernel at every shape of the table."""
     run = on_hopper(device["fused_mlp/quack_shapes"])
     require_packages(run)
     return run
 
 
 def taken_shapes(run: Run, *, ahead: bool) -> list[Shape]:
-    """Of the shapes where ours is `ahead`, or of the others, those that QuACK took. Raises `NotTimed` without any."""
+    """The shapes that QuACK accepted, among those where the package is `ahead`, or among the others. Raises `NotTimed`
+    without any."""
     shapes = [shape for shape in shapes_in(run.device, "bfloat16") if (shape in OURS_AHEAD) is ahead]
     taken = [shape for shape in shapes if "failed" not in probed(run, shape_name(shape))]
     if not taken:
@@ -140,12 +141,12 @@ def taken_shapes(run: Run, *, ahead: bool) -> list[Shape]:
 
 
 def over_faster_quack(run: Run, shape: Shape) -> Figure:
-    """Our forward over the faster of QuACK's two at one shape, interleaved."""
+    """The package's forward / the faster of QuACK's two at one shape, interleaved."""
     return largest(*(probe_ratio(run, shape_name(shape), "forward", OURS, name) for name in (UNTUNED, TUNED)))
 
 
 def steady_over_faster_quack(run: Run, shape: Shape) -> Figure:
-    """Our forward over the faster of QuACK's two at one shape, steady."""
+    """The package's forward / the faster of QuACK's two at one shape, steady."""
     name = shape_name(shape)
     timings = (probe_timing(run, name, STEADY, each, "samples_us") for each in (OURS, UNTUNED, TUNED))
     ours, *others = (Figure.from_timing(timing, f"{run.id}, {name}, steady") for timing in timings)

@@ -81,24 +81,24 @@ def medians_us(device: Device, dtype: str, shape: Shape, kind: str = "interleave
 
 
 def over_fastest_other(device: Device, dtype: str, shape: Shape, kind: str = "interleaved") -> Figure:
-    """Our time in a row over that of the fastest other variant."""
+    """The package's time in a row / the fastest other variant's."""
     medians = medians_us(device, dtype, shape, kind)
     others = [name for name in medians if name != "fused"]
     return over(device, dtype, min(others, key=medians.__getitem__), shape, kind)
 
 
 def over(device: Device, dtype: str, other: str, shape: Shape, kind: str) -> Figure:
-    """Our time in a row over that of another variant."""
+    """The package's time in a row / another variant's."""
     return paired_ratio(row_run(device, dtype, "fused", shape), row_run(device, dtype, other, shape), kind)
 
 
 def by_gain(device: Device, dtype: str = "bfloat16") -> list[Shape]:
-    """The rows, the one in which ours gains the most first."""
+    """The rows, the row with the package's largest gain first."""
     return sorted(shapes_in(device, dtype), key=lambda row: over_fastest_other(device, dtype, row).number)
 
 
 def at_the_least_gain(device: Device, dtype: str) -> Figure:
-    """Our time over that of the fastest other in the row where ours gains the least."""
+    """The package's time / the fastest other's in the row of its least gain."""
     return over_fastest_other(device, dtype, by_gain(device, dtype)[-1])
 
 
@@ -154,7 +154,8 @@ def slowest_steady(device: Device) -> Figure:
 
 
 def ahead_steady(device: Device) -> Figure:
-    """The other forwards in bf16 that are faster than ours, steady, by the medians, with their shapes; or "none"."""
+    """The other forwards in bf16 that are faster than the package, steady, by the medians, with their shapes; or
+    "none"."""
     ahead = list[str]()
     for shape in shapes_in(device, "bfloat16"):
         medians = medians_us(device, "bfloat16", shape, "steady")
@@ -164,13 +165,13 @@ def ahead_steady(device: Device) -> Figure:
 
 
 def clock_over_compiled(device: Device, dtype: str, shape: Shape) -> Figure:
-    """The clock at which our forward in a row runs steady, over that of the compiled one."""
+    """The clock of the package's steady forward in a row / the compiled forward's."""
     ours, compiled = (row_run(device, dtype, name, shape) for name in ("fused", "compiled"))
     return quantity_ratio(ours, compiled, "steady_clock_mhz")
 
 
 def energy_over_compiled(device: Device, dtype: str, shape: Shape) -> Figure:
-    """The energy of our steady forward in a row over that of the compiled one."""
+    """The energy of the package's steady forward in a row / the compiled forward's."""
     ours, compiled = (row_run(device, dtype, name, shape) for name in ("fused", "compiled"))
     return quantity_ratio(ours, compiled, "joules")
 
@@ -241,7 +242,7 @@ def _times(device: Device, dtype: str, kind: str) -> Html:
 
 
 def shape_roofline(device: Device) -> Html:
-    """Our forward of one wide block, from one token to many, below this GPU's roofs."""
+    """The package's forward of one wide block, from one token to many, below this GPU's roofs."""
     dim, hidden = WIDE
     variants = {
         f"{tokens:,} token{'s' * (tokens != 1)}": f"fused_mlp/bfloat16_fused[{tokens=},{dim=},{hidden=}]"

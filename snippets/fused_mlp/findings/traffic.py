@@ -67,7 +67,7 @@ def forward_bytes(device: Device, variant: str = "eager") -> Figure:
 
 
 def fused_bytes(device: Device) -> Figure:
-    """Bytes of a kernel for gate, up and activation, plus those of eager's last matmul for down."""
+    """Bytes of a kernel for gate, up and activation, plus the bytes of eager's last matmul for down."""
     *_, down = kernel_work(device["fused_mlp/eager"].step)
     first = device["fused_mlp/gate_up_fused"].point.bytes
     return Figure(first + down.bytes, "bytes", origin="the shapes: two kernels, the hidden tensor between them")
@@ -85,7 +85,7 @@ def saved_percent(device: Device, fewer: Figure) -> Figure:
 
 
 def floor_us(device: Device, work: Figure) -> Figure:
-    """The time of bytes at the rate of the session's copy, or of FLOPs at that of its large matmul."""
+    """The time of bytes at the rate of the session's copy, or of FLOPs at the rate of its large matmul."""
     name = COPY if work.unit == "bytes" else LARGE_MATMUL
     rate = device["fused_mlp/eager"].ceiling(name).rate
     return Figure(work.number / rate * 1e6, "us", origin=f"at the rate of {name}")
@@ -100,7 +100,7 @@ def best_arithmetic_us(device: Device) -> Figure:
 
 
 def over_best_arithmetic(device: Device) -> Figure:
-    """Our forward's interleaved time over that of its arithmetic at the highest rate."""
+    """The interleaved time of the package's forward / the time of its arithmetic at the highest rate."""
     return unpaired_ratio(device["fused_mlp/fused"].time(), best_arithmetic_us(device))
 
 
@@ -152,7 +152,7 @@ OWN_MATMUL = "template"
 
 
 def kernel_kinds(step: Step) -> str:
-    """Who computes what in a compiled forward: `cuBLAS, cuBLAS, pointwise, cuBLAS`."""
+    """The kernels of a compiled forward by origin: `cuBLAS, cuBLAS, pointwise, cuBLAS`."""
     return ", ".join(_kind(kernel) for kernel in step.kernels)
 
 
@@ -186,7 +186,7 @@ def own_products(device: Device) -> Figure:
 
 
 def compiled_once_more(device: Device) -> Figure:
-    """The matmuls of max-autotune's code, compiled in another process with an empty cache, by who computes them."""
+    """The matmuls of max-autotune's code by origin, compiled in another process with an empty cache."""
     calls = [call for call in generated_calls(device, "max_autotune") if not call.startswith(POINTWISE)]
     kinds = {"extern_kernels.mm": "cuBLAS"}
     names = (kinds.get(call, OWN_MATMUL if call.startswith("triton_tem") else call) for call in calls)

@@ -1,4 +1,4 @@
-"""What the home page shows.
+"""The content of the home page.
 
 waits.py     one forward pass at one token and at 8,192, on one time scale: who waits for whom
 symptoms.py  the tree What do you see?, with a picture from a recording at each leaf

@@ -1,4 +1,4 @@
-"""What the home page publishes beside its pages: `make docs` runs `python -m snippets.index.findings.publish site`.
+"""Publish files next to the home page: `make docs` runs `python -m snippets.index.findings.publish site`.
 
 The printable sheet is text of the rules; the picture of a shared link needs the recording of the MLP.
 """
@@ -12,6 +12,7 @@ from snippets.index.findings.card import card_png
 from snippets.lab.charts.sheet import sheet_svg
 from snippets.lab.finding import NotRecorded
 from snippets.lab.finding.device import Device
+from snippets.lab.page.kept import keep, kept, look
 from snippets.lab.page.symptoms import title_of_section
 from snippets.lab.recording.device import default_device, recordings_root
 
@@ -24,12 +25,14 @@ def publish(site: Path, root: Path) -> list[Path]:
     """Write both files below the site; where the MLP is not recorded, only the sheet."""
     sheet, card = site / SHEET, site / CARD
     sheet.write_text(sheet_svg(BOOK, title_of_section), encoding="utf-8")
+    look(root)
     try:
-        picture = card_png(Device(root, default_device(root)), BOOK)
+        picture = kept(("card",), lambda: card_png(Device(root, default_device(root)), BOOK).hex())
     except NotRecorded:
         return [sheet]
+    keep()
     card.parent.mkdir(exist_ok=True)
-    card.write_bytes(picture)
+    card.write_bytes(bytes.fromhex(picture))
     return [sheet, card]
 
 

@@ -69,7 +69,7 @@ def _strip(experiment: str, device: Device, scale: Scale, described: str, rows: 
 
 
 def _giant_step(device: Device) -> Html:
-    """The steps of a process that was profiled from its first one on."""
+    """The steps of a process that was profiled from its first step on."""
     times = [step_us(step) for step in device["matmul_add/unscheduled"].trace.steps[:4]]
     rows = [(f"step {index}", us, format_value(us, "us")) for index, us in enumerate(times)]
     return bar_rows(rows, described="Four steps of a product and a sum: the first is the giant", kind="op")

@@ -23,7 +23,7 @@ _MARGIN = 1.02
 
 @dataclass(frozen=True)
 class Pass:
-    """One forward pass: its unprofiled times and, where it was traced, its middle step."""
+    """One forward pass: its unprofiled times and, if it was traced, its middle step."""
 
     value: str
     """Of the switch: `one` or `many`."""
@@ -97,7 +97,7 @@ def _option(each: Pass, ident: str, *, is_chosen: bool) -> str:
 
 
 def _half(each: Pass, span_us: float, slowest_us: float, ident: str) -> str:
-    """One side of the switch; its heading is seen where both sides are: on paper."""
+    """One side of the switch. Its heading is visible only on paper, where both sides are shown."""
     times = "".join(_meter(name, us, us / slowest_us, kind) for name, us, kind in _times(each))
     return (
         f'<div class="waits-half {each.value}"><p class="waits-name">{each.tokens}</p>{_picture(each, span_us, ident)}'
@@ -121,7 +121,7 @@ def _picture(each: Pass, span_us: float, ident: str) -> str:
 
 
 def _times(each: Pass) -> Sequence[tuple[str, float, str]]:
-    """What the CPU, the GPU and you take, in microseconds; all without the profiler."""
+    """The times of the CPU, of the GPU and of your wait, in microseconds, without the profiler."""
     return (
         ("the CPU submits for", each.timed.timing("enqueue").median_us, "cpu"),
         ("the GPU computes for", each.timed.timing().median_us, "gpu"),
@@ -138,7 +138,7 @@ def _meter(name: str, us: float, share: float, kind: str) -> str:
 
 
 def answer(each: Pass) -> Html:
-    """Who waits, and what would help, from the pass's unprofiled times."""
+    """Who waits, and the remedy, from the pass's unprofiled times."""
     if each.is_gpu_bound:
         return Html(
             "<strong>You wait for the GPU.</strong> It still computes when the CPU has submitted everything. A faster "
@@ -156,7 +156,7 @@ def answer_text(each: Pass) -> str:
 
 
 def _fine_print(each: Pass) -> str:
-    """What the picture has in it that the times do not."""
+    """Differences between the picture and the times."""
     timed = "The three times were taken without the profiler."
     text = f"{timed} The picture has the profiler's own work in it." if each.traced else timed
     return (

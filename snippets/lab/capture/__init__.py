@@ -1,23 +1,24 @@
 """Measuring, with torch, on a GPU: nothing else writes recordings.
 
-selection.py     which experiments need recording, and on which GPU
+selection.py     the experiments that need recording, and the GPU for them
 recorder.py      records them batch by batch: order, report, saving
 supervisor.py    one worker process: its events, its deadline, its end
 worker.py        that process: profiles or times groups of experiments
 merging.py       one recording from the parts of several processes
-checking.py      a subject and its answer, compared with the reference
+checking.py      a subject and its result, compared with the reference
 profiling.py     torch.profiler around an experiment's steps
 loops.py         a training loop: profiled, checked, timed in blocks
 timing.py        GPU and CPU times, variants interleaved
 steady.py        GPU times, power and energy of each variant alone
 ceilings.py      a copy and bare matmuls, in the same turns
-gpu.py           NVML: clocks, power, energy, throttle reasons, who else is there
-instruments.py   what a probe is handed
-lock.py          one recorder per GPU, and nobody else on it
+gpu.py           NVML: clocks, power, energy, throttle reasons, other processes
+instruments.py   the functions that a probe gets
+lock.py          one recorder per GPU, and no other program on it
 cpu.py           model, cores, governor, virtual or not
 environment.py   machine, versions, clocks
 profile_here.py  one experiment profiled and checked in this process
 
-Imports recording, trace and experiment. The code of this room is what a recording measured: whoever changes it raises
-PROTOCOL in recording/fingerprint.py or states that what is measured is the same (tests/lab/capture/test_protocol.py).
+Imports recording, trace and experiment. Recordings are measured by the code of this room: a change must
+raise PROTOCOL in recording/fingerprint.py, or state that the measurement is the same
+(tests/lab/capture/test_protocol.py).
 """

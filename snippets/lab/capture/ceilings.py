@@ -1,8 +1,8 @@
-"""Ceilings: what this device can do when nothing is in its way.
+"""Ceilings: the rates that this device reaches when nothing limits them but the hardware.
 
-A copy moves bytes and computes nothing; a large matrix product computes and hardly moves. Every "percent of peak" in
-the book is a percentage of one of these, timed in the same turns as what it is compared with, and a bare matmul in the
-layout and the type of the step.
+A copy moves bytes and computes nothing; a large matrix product computes and moves few bytes. Every "percent of peak" in
+the book is a percentage of one of these ceilings, or of a bare matmul in the layout and the type of the step. Each is
+timed in the same turns as the step.
 """
 
 from __future__ import annotations
@@ -51,5 +51,5 @@ def _subject(name: str, work: Work) -> Subject:
 
 
 def timed_ceilings(works: Mapping[str, Work], timings: Mapping[str, Timing]) -> tuple[Ceiling, ...]:
-    """What was timed, with its work."""
+    """The timings with their work."""
     return tuple(Ceiling(name, work.bytes, work.flops, timings[name]) for name, work in works.items())

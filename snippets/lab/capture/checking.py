@@ -1,5 +1,5 @@
-"""A subject and its answer: what a maker returned, and how far a step is from
-its reference."""
+"""A subject and its result: the maker's return value, and the error of a step
+against its reference."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from snippets.lab.experiment import (
 
 
 def build_subject(experiment: Experiment, device: str, parameters: Parameters) -> Subject:
-    """Call the maker. Its `inputs` then raise `ExperimentError` when they are
-    not a tuple."""
+    """Call the maker. Its `inputs` then raise `ExperimentError` if they are not
+    a tuple."""
     assert experiment.make is not None
     subject = experiment.make(device=device, **parameters)
     if not isinstance(subject, Subject):
@@ -39,11 +39,12 @@ def _draw(experiment_id: str, inputs: Callable[[], tuple[torch.Tensor, ...]]) ->
 # fmt: off
 # --8<-- [start:check]
 def relative_error(subject: Subject, device: str) -> tuple[float, str, int]:
-    """Compare a step with its reference on fresh inputs, and watch its memory.
+    """Compare a step with its reference on fresh inputs, and measure its
+    memory.
 
     Returns the error (Frobenius norm of the difference over that of the
-    reference), the reference's dtype and the most bytes the step held above
-    what was there before. Raises `WrongAnswer`.
+    reference), the reference's dtype and the peak bytes of the step beyond the
+    bytes allocated before. Raises `WrongAnswer`.
     """
     inputs = subject.inputs()
     # what is allocated once for all, such as cuBLAS's workspace, is not the

@@ -1,4 +1,4 @@
-"""What Linux says about the CPU: model, cores, frequency governor, virtual or not."""
+"""The CPU by Linux's files: model, cores, frequency governor, virtual or not."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def cpu_circumstances(root: Path = ROOT) -> dict[str, Any]:
 
 
 def _virtualized(cpuinfo: str, dmi: Path) -> str:
-    """`yes` or `no`; empty if neither the CPU nor the firmware says. A container is not a virtual machine."""
+    """`yes` or `no`; empty if neither the CPU nor the firmware tells. A container is not a virtual machine."""
     flags = _field(cpuinfo, "flags").split()
     if "hypervisor" in flags:
         return "yes"

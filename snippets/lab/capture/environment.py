@@ -1,4 +1,4 @@
-"""Where and when something was measured: CPU, GPU, versions, clocks, commit."""
+"""Place and time of a measurement: CPU, GPU, versions, clocks, commit."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def gpu_circumstances(gpu: Gpu, uuid: str) -> dict[str, Any]:
 
 
 def nvidia_smi(*fields: str, uuid: str) -> dict[str, str]:
-    """Fields of `nvidia-smi --query-gpu` for one GPU; empty where it does not answer."""
+    """Fields of `nvidia-smi --query-gpu` for one GPU; empty if it does not answer."""
     command = ["nvidia-smi", f"--id=GPU-{uuid}", f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits"]
     try:
         reply = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", timeout=30, check=True)
@@ -87,7 +87,7 @@ def _is_number(text: str) -> bool:
 
 
 def commit(project: Path = PROJECT) -> str:
-    """Short hash of the checkout, with `+` when files of `snippets` differ from it; `COMMIT` where there is no git."""
+    """Short hash of the checkout, with `+` if files of `snippets` differ from it; `COMMIT` without git."""
     if os.environ.get("COMMIT"):
         return os.environ["COMMIT"][:12]
     git = ["git", "-C", str(project)]

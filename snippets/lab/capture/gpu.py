@@ -1,6 +1,6 @@
-"""What NVML reports about the GPU that torch uses: clocks, power, energy, throttling, processes.
+"""NVML's report about the GPU that torch uses: clocks, power, energy, throttling, processes.
 
-NVML is optional. Without it, or where a card does not support a question, the answer is 0 or empty.
+NVML is optional. Without it, or if a card does not support a question, the answer is 0 or empty.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ STATES = ("disabled", "enabled")
 
 @dataclass(frozen=True)
 class Reading:
-    """One reading of NVML; 0 or empty where the card does not answer."""
+    """One reading of NVML; 0 or empty if the card does not answer."""
 
     clock_mhz: float = 0.0
-    """Of the multiprocessors."""
+    """The multiprocessors' clock."""
     watts: float = 0.0
     joules: float = 0.0
     """Energy counter since the driver was loaded: subtract two readings. 0 if the reading left it out."""
@@ -49,7 +49,7 @@ class Reading:
 class Gpu:
     """A GPU as NVML sees it, or no GPU: then every number is 0. No method raises.
 
-    A MIG slice has a UUID and processes of its own; its sensors and settings are those of the whole card.
+    A MIG slice has its own UUID and processes; its sensors and settings are those of the whole card.
     """
 
     def __init__(self, nvml: Any = None, handle: Any = None) -> None:
@@ -122,7 +122,7 @@ class Gpu:
         return getattr(self._nvml, name, None)
 
     def _ask(self, default: Any, name: str, *arguments: Any) -> Any:
-        """The answer, or `default` where a card, its driver or this NVML has none."""
+        """The answer, or `default` if a card, its driver or this NVML has none."""
         if self._nvml is None:
             return default
         try:
@@ -135,7 +135,7 @@ def open_gpu(nvml: Any = None, visible: str | None = None, torch_uuid: Callable[
     """The GPU of this process: torch's, once torch uses CUDA; before that, the first of CUDA_VISIBLE_DEVICES.
 
     Without NVML, `bool(gpu)` is False and its readings are 0. CUDA counts the fastest card first and NVML goes by slot:
-    in a machine with different cards, only a UUID, or a process in which torch uses CUDA, names the card for certain.
+    in a machine with different cards, only a UUID, or a process in which torch uses CUDA, identifies the card.
     """
     chosen = os.environ.get("CUDA_VISIBLE_DEVICES", "0") if visible is None else visible
     try:
@@ -153,7 +153,7 @@ def _torch_uuid() -> str:
 
 
 def _find_handle(nvml: Any, chosen: str) -> Any:
-    """The GPU, or the MIG slice, with an index or a UUID, which may lack its prefix or its end."""
+    """The GPU or MIG slice with an index or a UUID, which may lack its prefix or its end."""
     cards = [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(nvml.nvmlDeviceGetCount())]
     if chosen.isdigit() and int(chosen) < len(cards):
         return next(iter(_slices(nvml, cards[int(chosen)])), cards[int(chosen)])
@@ -166,7 +166,7 @@ def _find_handle(nvml: Any, chosen: str) -> Any:
 
 
 def _slices(nvml: Any, card: Any) -> list[Any]:
-    """The MIG slices of a card; none on a card without MIG, or with MIG disabled."""
+    """The MIG slices of a card; empty for a card without MIG, or with MIG disabled."""
     slices = []
     try:
         for index in range(nvml.nvmlDeviceGetMaxMigDeviceCount(card) if nvml.nvmlDeviceGetMigMode(card)[0] else 0):
@@ -177,13 +177,14 @@ def _slices(nvml: Any, card: Any) -> list[Any]:
 
 
 def throttle_words(reasons: int) -> tuple[str, ...]:
-    """The set bits in words; a bit that no word is known for is shown as `reason 0x800`."""
+    """The set bits in words; an unknown bit becomes `reason 0x800`."""
     bits = [1 << index for index in range(reasons.bit_length()) if reasons >> index & 1]
     return tuple(THROTTLE.get(bit, f"reason 0x{bit:x}") for bit in bits)
 
 
 def program_name(command: str) -> str:
-    """`/usr/bin/python3 train.py` -> `python3`: neither folders nor arguments, which may name users and projects."""
+    """`/usr/bin/python3 train.py` -> `python3`, without folders and arguments, which may contain names of users and
+    projects."""
     words = command.split()
     return re.split(r"[/\\]", words[0])[-1] if words else "unknown"
 
@@ -194,11 +195,11 @@ def state(value: int | None) -> str:
 
 
 def others_by_pid(gpu: Gpu, ours: set[int], alive: Callable[[int], bool] | None = None) -> dict[int, str]:
-    """Processes on the GPU that are neither `ours` nor in a session that one of ours leads, by pid.
+    """Processes on the GPU that are neither `ours` nor in a session led by one of ours, by pid.
 
-    `ours` are pids that use the GPU: none before the first worker starts. In a container, some drivers give pids of
-    the host. Such a pid does not exist here, so nobody can say whose it is: as many of them are taken to be ours as
-    there are of `ours` that NVML does not list, and only those above this number are others.
+    `ours` are pids that use the GPU; empty before the first worker starts. In a container, some drivers return pids of
+    the host. Such a pid does not exist here, so its owner is unknown: as many of them count as ours as NVML fails to
+    list of `ours`, and only the rest are others.
     """
     found = gpu.processes()
     foreign = {pid: name for pid, name in found.items() if pid not in ours and _session(pid) not in ours}
@@ -214,7 +215,7 @@ def others(gpu: Gpu, ours: Iterable[int]) -> tuple[str, ...]:
 
 
 def _session(pid: int) -> int:
-    """The session of a process: a worker leads its own, so that what it starts is in it."""
+    """The session of a process. A worker leads its own, which includes the processes that it starts."""
     try:
         return os.getsid(pid)
     except OSError:
@@ -222,7 +223,7 @@ def _session(pid: int) -> int:
 
 
 def _is_alive(pid: int) -> bool:
-    """Whether a process with this pid is here; one of another user is."""
+    """Whether a process with this pid exists here, also if it is another user's."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

@@ -1,4 +1,4 @@
-"""What capture hands to each probe: its own functions, so that chapters need not import them."""
+"""The functions of capture that each probe gets, so that chapters need not import them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class TorchInstruments:
     read_activities = staticmethod(read_activities)
 
     def time_prepared(self, variants: Mapping[str, Variant], rounds: int = ROUNDS) -> dict[str, Timing]:
-        """Time prepared subjects A B, B A in so many rounds, two at least."""
+        """Time prepared subjects A B, B A in `rounds` rounds, at least two."""
         return time_prepared(variants, rounds, self.gpu)
 
     def time_interleaved(self, subjects: Mapping[str, Subject]) -> dict[str, Timing]:

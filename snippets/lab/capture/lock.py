@@ -1,7 +1,7 @@
-"""One recorder per GPU, and nobody else on it: times of a shared GPU are not those of the step.
+"""One recorder per GPU, and no other program on it: a step takes longer on a shared GPU.
 
 The lock is `flock` on a file in the system's temporary folder, named after the GPU's UUID. The kernel releases it when
-its holder ends, however that happens.
+its holder ends in any way.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ NO_NVML = "note: NVML does not answer, so nobody notices other programs on this 
 
 
 class GpuInUse(NeedsGpu):
-    """Somebody else uses the GPU; the message names who, and what to do."""
+    """Another program uses the GPU; the message names it and the cure."""
 
 
 @contextmanager
@@ -48,11 +48,11 @@ def reserve_gpu(
     """Hold the GPU's lock while no other program uses the GPU. Raises `GpuInUse`.
 
     Args:
-        wait: wait for another recorder and for other programs, and print once whom for, instead of raising.
-        shared: go on beside other programs, which are printed; a second recorder is still kept out.
-        gpu: None for the one that torch uses.
-        folder: where the lock is; None for the system's temporary folder.
-        sleep: waits between two looks at the programs.
+        wait: wait for another recorder and for other programs instead of raising, and print them once.
+        shared: continue with other programs on the GPU, and print them; a second recorder is still kept out.
+        gpu: None for torch's GPU.
+        folder: the lock's folder; None for the system's temporary folder.
+        sleep: waits between two checks of the programs.
     """
     gpu = open_gpu() if gpu is None else gpu
     if not gpu:
@@ -117,7 +117,7 @@ def require_alone(gpu: Gpu, wait: bool, shared: bool, sleep: Callable[[float], N
 
 
 def _open(path: Path) -> int:
-    """Open or create a lock. Raises `GpuInUse`, because without its lock nobody knows who else records."""
+    """Open or create a lock. Raises `GpuInUse`, because without its lock another recorder would go unnoticed."""
     try:
         return _opened(path)
     except OSError as error:
@@ -125,7 +125,7 @@ def _open(path: Path) -> int:
 
 
 def _opened(path: Path) -> int:
-    """A descriptor of a lock that may be another user's: Linux then refuses O_CREAT in /tmp, and perhaps to write."""
+    """A descriptor of a lock that may be another user's: Linux then refuses O_CREAT in /tmp, and perhaps writing."""
     flags = os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         return os.open(path, os.O_RDWR | flags)
@@ -142,7 +142,7 @@ def _opened(path: Path) -> int:
 
 
 def _holder(descriptor: int) -> str:
-    """`pid 4321 (record mlp, since 2026-01-01T10:00:00Z)`; less where the file does not say."""
+    """`pid 4321 (record mlp, since 2026-01-01T10:00:00Z)`, or the part of it that the file tells."""
     try:
         content = json.loads(os.pread(descriptor, 4096, 0))
         text = f"pid {int(content['pid'])} ({content['program']}, since {content['since']})"
@@ -152,7 +152,7 @@ def _holder(descriptor: int) -> str:
 
 
 def _program(argv: Sequence[str]) -> list[str]:
-    """The command without the folder that it is started from."""
+    """The command without its folder."""
     return [Path(argv[0]).name, *argv[1:]] if argv else []
 
 

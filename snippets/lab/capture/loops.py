@@ -2,7 +2,7 @@
 
     iteration  wall time per iteration of a block, batches fetched and the GPU done; variants A B, B A
 
-A block's first iterations are not timed: while another variant ran, a loader has fetched ahead.
+A block's first iterations are not timed: a loader has prefetched their batches while another variant ran.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ ROUNDS = 7
 BLOCK_S = 0.15
 MIN_ITERATIONS = 4
 CHECKED = 3
-"""Iterations whose losses are compared; the first allocates gradients and the optimizer's state."""
+"""Iterations with compared losses; the first allocates gradients and the optimizer's state."""
 
 
 @dataclass(frozen=True)
 class TimedLoop:
-    """A loop, where it runs, and how many iterations a timed block of it has."""
+    """A loop, its device, and the iterations of a timed block."""
 
     loop: Loop
     device: str
@@ -73,10 +73,10 @@ def profile_loop(experiment: Experiment, loop: Loop, device: str) -> profile:
 
 
 def check_loop(loop: Loop, device: str) -> tuple[float, str, int]:
-    """Compare the first losses of a fresh loop with those of its reference, and watch its memory.
+    """Compare the first losses of a fresh loop with those of its reference, and measure its memory.
 
-    Returns the relative error, the reference's dtype and the most bytes that later iterations held above what was
-    there before. Raises `WrongAnswer`.
+    Returns the relative error, the reference's dtype and the peak bytes of later iterations beyond the bytes allocated
+    before. Raises `WrongAnswer`.
     """
     losses = [next(loop.losses).item()]
     before = 0
@@ -101,7 +101,7 @@ def time_loops(loops: Mapping[str, Loop], device: str, gpu: Gpu) -> dict[str, Ti
 
 
 def _with_iterations(loop: Loop, device: str) -> TimedLoop:
-    """As many iterations as take `BLOCK_S`."""
+    """The loop with the number of iterations that takes `BLOCK_S`."""
     shortest = TimedLoop(loop, device)
     seconds = _block(shortest, Gpu()).us / 1e6
     return TimedLoop(loop, device, max(MIN_ITERATIONS, math.ceil(BLOCK_S / seconds)))

@@ -1,4 +1,4 @@
-"""One recording from what several processes measured: one profiled, the others timed."""
+"""One recording from the measurements of several processes: one profiled, the others timed."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ replace = msgspec.structs.replace
 
 
 def merge(parts: Sequence[Recording]) -> Recording:
-    """Join the parts of one recording, the profiled one first where there is one.
+    """Join the parts of one recording, with the profiled part first if there is one.
 
     Notes, and whether there is a trace, come from the first part; samples of all parts follow each other in order. The
-    machine is described by the last part, which has timed.
+    last part, which has timed, describes the machine.
     """
     first, last = parts[0], parts[-1]
     return replace(
@@ -41,7 +41,7 @@ def _environment(parts: Sequence[Environment], last: Environment) -> Environment
 
 
 def _point(points: tuple[Point, ...]) -> Point:
-    """Errors and memory from the first part; a wrong answer in any part has failed there."""
+    """Errors and memory from the first part; a wrong answer in any part has already failed there."""
     timed = [point for point in points if point.timings is not None or point.iteration is not None]
     iterations = [point.iteration for point in timed if point.iteration is not None]
     ceilings = zip(*(point.ceilings for point in timed), strict=True)
@@ -67,7 +67,8 @@ def _timings(parts: Sequence[Timings]) -> Timings | None:
 
 
 def join_timings(parts: Sequence[Timing]) -> Timing:
-    """All samples in order, with the number of each process's; clock, power and energy are the median process's."""
+    """All samples in order, with the number of each process's samples; clock, power and energy are the median
+    process's."""
     if len(parts) == 1:
         return parts[0]
     return Timing.from_samples(

@@ -63,9 +63,9 @@ def _write_trace(
     values = "_".join(str(value) for value in parameters.values())
     path = trace_dir / f"{experiment.chapter}_{experiment.name}_{values}.json"
     path.write_bytes(chrome_trace(finished))
-    print(f"trace: {path}\n  in Perfetto:   python -m snippets.lab open {path}")
+    print(f"trace: {path}\n  in Perfetto:   python -m kinetoscope open {path}")
     if device == "cuda":
-        print(f"  in one table:  python -m snippets.lab summary {path}")
+        print(f"  in one table:  python -m kinetoscope summary {path}")
 
 
 def _compare(experiment: Experiment, subject: Subject, device: str) -> None:

@@ -1,5 +1,5 @@
-"""torch.profiler around the steps of an experiment, and what it wrote as
-scrubbed Kineto JSON."""
+"""torch.profiler around the steps of an experiment, and its trace as scrubbed
+Kineto JSON."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def profile_steps(
 
 
 def synchronize(device: str) -> None:
-    """Wait for the GPU; nothing to wait for on a CPU."""
+    """Wait for the GPU; return immediately on a CPU."""
     if device == "cuda":
         torch.cuda.synchronize()
 

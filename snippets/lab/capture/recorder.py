@@ -1,9 +1,9 @@
 """Runs experiments and records them: nothing else writes recordings.
 
 The groups of a chapter share processes: one profiles them, then up to three others time them, because a process is
-slower after torch.profiler ran in it. What needs a cold process gets one to itself. An experiment that raises, dies or
-runs past its time limit is reported with its cause and left out; the rest goes on in a fresh process. A recording is
-written when its last process is done, so an interrupted capture loses nothing that was there before.
+slower after torch.profiler ran in it. An experiment that needs a cold process gets its own. An experiment that raises,
+crashes or exceeds its time limit is reported with its cause and skipped; the rest continues in a fresh process. A
+recording is written when its last process is done, so an interrupted capture loses no earlier recording.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ replace = msgspec.structs.replace
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one experiment."""
+    """The outcome of one experiment."""
 
     experiment: Experiment
     failed: str = ""
@@ -57,14 +57,14 @@ def record_experiments(
     cost_s: CostOf = lambda experiment: experiment.time_limit_s,
     limit_s: float = math.inf,
 ) -> Iterator[Outcome]:
-    """Record experiments, the cheapest batch first; print each stage, how many are done and the time it took.
+    """Record experiments, the cheapest batch first; print each stage, the progress and the time it took.
 
     Args:
         root: the folder of all recordings.
         device: the slug of this machine's GPU.
-        chosen: what to record.
+        chosen: the experiments to record.
         run: starts one process; tests pass their own.
-        cost_s: about how long the group of an experiment takes.
+        cost_s: estimated seconds of an experiment's group.
         limit_s: a batch that would probably end later is not started; its experiments have no outcome.
     """
     batches = cheapest_first(chosen, cost_s)
@@ -75,7 +75,7 @@ def record_experiments(
 
 
 def group_experiments(chosen: Iterable[Experiment]) -> Batch:
-    """Experiments that are timed interleaved together; one without a group is a group of its own."""
+    """Experiments that are timed interleaved; an experiment without a group is a group of its own."""
     groups: dict[tuple[str, str], list[Experiment]] = {}
     for experiment in chosen:
         groups.setdefault((experiment.chapter, experiment.group or f"/{experiment.name}"), []).append(experiment)
@@ -83,7 +83,8 @@ def group_experiments(chosen: Iterable[Experiment]) -> Batch:
 
 
 def make_batches(groups: Batch) -> list[Batch]:
-    """Groups that share processes: those of a chapter; a sweep, a probe, or what needs a cold process, is alone."""
+    """Groups that share processes: those of a chapter. A sweep, a probe, or an experiment with a cold process is
+    alone."""
     shared: dict[str, Batch] = {}
     batches: list[Batch] = []
     for group in groups:
@@ -95,22 +96,22 @@ def make_batches(groups: Batch) -> list[Batch]:
 
 
 def cheapest_first(chosen: Iterable[Experiment], cost_s: CostOf) -> list[Batch]:
-    """The batches of experiments in the order in which they are recorded."""
+    """The batches of experiments in recording order."""
     return sorted(make_batches(group_experiments(chosen)), key=lambda batch: batch_cost_s(batch, cost_s))
 
 
 def batch_costs_s(chosen: Iterable[Experiment], cost_s: CostOf) -> list[float]:
-    """How long each batch of experiments takes, the cheapest first."""
+    """Estimated seconds of each batch of experiments, the cheapest first."""
     return [batch_cost_s(batch, cost_s) for batch in cheapest_first(chosen, cost_s)]
 
 
 def batch_cost_s(batch: Batch, cost_s: CostOf) -> float:
-    """How long a batch takes: `cost_s` of an experiment is that of its whole group."""
+    """Estimated seconds of a batch; `cost_s` of an experiment is that of its whole group."""
     return sum(max(cost_s(experiment) for experiment in group) for group in batch)
 
 
 def processes_of(group: Group) -> list[int]:
-    """Which processes measure a group: 0 profiles and probes; 1, 2 and 3 time."""
+    """The processes that measure a group: 0 profiles and probes; 1, 2 and 3 time."""
     profiled = [0] if any(one.probe is not None or one.is_traced for one in group) else []
     timed = range(1, group[0].processes + 1) if any(one.timed and one.probe is None for one in group) else ()
     return [*profiled, *timed]
@@ -118,7 +119,7 @@ def processes_of(group: Group) -> list[int]:
 
 @dataclass
 class Recorder:
-    """Records batch after batch and counts what is done."""
+    """Records batch after batch and counts the progress."""
 
     root: Path
     device: str
@@ -128,7 +129,7 @@ class Recorder:
     begin: float = field(default_factory=time.monotonic)
 
     def record(self, batch: Batch) -> Iterator[Outcome]:
-        """Record the groups of a batch; those whose trace and times contradict each other once more."""
+        """Record the groups of a batch. Retry groups whose trace contradicts their times."""
         for attempt in range(1, TRIES + 1):
             again: Batch = []
             with tempfile.TemporaryDirectory(prefix="profiling-pytorch-") as temporary:
@@ -153,7 +154,7 @@ class Recorder:
             batch = again
 
     def _measure(self, batch: Batch, folder: Path) -> Iterator[tuple[Group, Outcome | None]]:
-        """Run the processes of a batch one after the other; yield groups that are complete, and failures."""
+        """Run the processes of a batch one after the other; yield complete groups, and failures."""
         left = {number: [group for group in batch if number in processes_of(group)] for number in range(4)}
         for number in left:
             while left[number]:
@@ -171,7 +172,7 @@ class Recorder:
                         self._print(event["experiment"], event["doing"])
 
     def _keep(self, experiment: Experiment, recording: Recording, folder: Path) -> Outcome:
-        """Save a recording; the outcome has the cause when that fails, as on a full or read-only disk."""
+        """Save a recording; the outcome has the cause of a failure, such as a full or read-only disk."""
         trace_file = folder / f"{experiment.name}.trace.json"
         try:
             save_recording(self.root, self.device, recording, trace_file.read_bytes() if experiment.is_traced else None)
@@ -196,9 +197,10 @@ def _without(groups: Batch, failed: Experiment) -> Batch:
 
 
 def _merged(group: Group, folder: Path) -> tuple[list[Recording], str]:
-    """The parts of each recording as one, and how a trace contradicts its times; a worker has judged the times alone.
+    """The merged parts of each recording, and how its trace contradicts its times; a worker has checked the times
+    alone.
 
-    All have one session, because samples of a group are pairs.
+    All recordings have one session, because samples of a group are pairs.
     """
     recordings, found = [], ""
     for experiment in group:

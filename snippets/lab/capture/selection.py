@@ -16,16 +16,16 @@ from snippets.lab.recording.schema import RecordingError
 
 
 class NoGpu(NeedsGpu):
-    """Recording was asked for where there is no CUDA GPU."""
+    """Recording was requested on a machine without a CUDA GPU."""
 
 
 def require_gpu() -> str:
-    """The slug of the GPU that will be recorded. Raises `NoGpu`."""
+    """The slug of this machine's GPU. Raises `NoGpu`."""
     return usable_gpu(torch.cuda.get_device_name(0) if torch.cuda.is_available() else None, this_device())
 
 
 def usable_gpu(torch_name: str | None, installed: str | None) -> str:
-    """The slug of torch's GPU; where torch has none, `NoGpu` names the cure for a GPU that is installed or not."""
+    """The slug of torch's GPU. If torch has no GPU, `NoGpu` names the cure, for an installed or a missing GPU."""
     if torch_name is not None:
         return slug(torch_name)
     if installed is not None:
@@ -64,7 +64,7 @@ def _is_current(root: Path, device: str, experiment: Experiment, sources: Path) 
 
 
 def recorded_cost_s(root: Path, device: str) -> Callable[[Experiment], float]:
-    """About how long the group of an experiment takes: as recorded on this device, else on another, else its limit."""
+    """Estimated seconds of an experiment's group: recorded on this device, else on another device, else its limit."""
 
     def cost_s(experiment: Experiment) -> float:
         for name in dict.fromkeys((device, *recorded_devices(root))):

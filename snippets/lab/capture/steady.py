@@ -1,7 +1,7 @@
 """Steady times: each variant alone for seconds, so that it runs at the clock
-its own power draw allows.
+that its own power draw allows.
 
-Between turns of others, a variant that draws much power runs at the clock that
+Interleaved with others, a variant that draws much power runs at the clock that
 its neighbors leave it. A training job does not have such neighbors.
 """
 
@@ -25,7 +25,7 @@ CHUNK_US = 20_000.0
 """Replays between two events; long enough that NVML answers while they run."""
 LEAST_READINGS = 10
 """With fewer, a tick of NVML's energy counter at either end of a block changes
-the power by a tenth: then none is told."""
+the power by a tenth, so power stays unknown."""
 AHEAD = 2
 """Chunks that wait in the GPU's queue, so that it never idles."""
 
@@ -122,8 +122,8 @@ def counted_watts(readings: list[tuple[float, Reading]]) -> float:
     """Mean power from NVML's energy counter, between its first and its last
     tick; 0 with fewer than two ticks.
 
-    The counter moves in ticks of many milliseconds, so the ends of the block
-    are not its ends.
+    The counter moves in ticks of many milliseconds, so the block's own begin
+    and end cannot be used.
     """
     ticks = [(at, new.joules) for (_, old), (at, new) in itertools.pairwise(readings) if new.joules > old.joules]
     if len(ticks) < 2:

@@ -1,7 +1,7 @@
-"""One worker process: started, its events read, killed past its deadline.
+"""One worker process: start it, read its events, kill it after its deadline.
 
-Workers are forked from a server that has imported torch and its compiler and has not touched CUDA: importing them takes
-10 s and a chapter needs a dozen processes (NVIDIA H200 machine). What needs a cold process gets a new interpreter.
+Workers are forked from a server that has imported torch and its compiler and has not used CUDA: importing them takes 10
+s and a chapter needs a dozen processes (NVIDIA H200 machine). An experiment with a cold process gets a new interpreter.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _context(batch: list[Group]) -> BaseContext:
 
 
 def _work(writer: Any, log: Path, package: str, ids: list[str], device: str, folder: Path, number: int) -> None:
-    """The worker's whole life: a session of its own, its output in the log, its events as lines in the pipe."""
+    """Run the worker in a session of its own, with its output in the log and its events as lines in the pipe."""
     os.setsid()
     os.chdir(PROJECT)
     for descriptor, path, flags in ((0, os.devnull, os.O_RDONLY), (1, log, os.O_WRONLY), (2, log, os.O_WRONLY)):
@@ -116,7 +116,7 @@ def _events(process: BaseProcess, pipe: FileIO, batch: list[Group], log: Path, c
 
 
 class Deadline:
-    """When a group's time is up; started anew for each."""
+    """The deadline of the current group."""
 
     def __init__(self, group: Group, clock: Clock) -> None:
         self.clock = clock
@@ -134,7 +134,7 @@ class Deadline:
 
 
 def _lines(pipe: FileIO, deadline: Deadline) -> Iterator[bytes | None]:
-    """Lines of a pipe until it closes; None, once, when the deadline passes first."""
+    """Lines of a pipe until it closes; None, once, if the deadline passes before."""
     rest = b""
     with selectors.DefaultSelector() as selector:
         selector.register(pipe, selectors.EVENT_READ)
@@ -150,7 +150,7 @@ def _lines(pipe: FileIO, deadline: Deadline) -> Iterator[bytes | None]:
 
 
 def _end(process: BaseProcess) -> None:
-    """Kill a worker and everything it started, compilers included."""
+    """Kill a worker and all processes it started, compilers included."""
     if process.is_alive() and process.pid is not None:
         with suppress(ProcessLookupError):  # it has not begun its session yet
             os.killpg(process.pid, signal.SIGKILL)

@@ -59,7 +59,7 @@ class Variant:
 
 @dataclass(frozen=True)
 class Sample:
-    """One sample of a variant, and what NVML said while it ran."""
+    """One sample of a variant, with NVML's reading during it."""
 
     us: float
     reading: Reading
@@ -83,8 +83,8 @@ def timing_of(samples: Sequence[Sample]) -> Timing:
 def time_interleaved(
     variants: Mapping[str, Variant], ceilings: Mapping[str, Variant], gpu: Gpu
 ) -> Timed:
-    """Time all variants A B, B A, in the same turns as the ceilings. Nothing is
-    built or compiled here."""
+    """Time all variants A B, B A, interleaved with the ceilings. Builds and
+    compiles nothing."""
     flush = torch.empty(
         max(256 << 20, 4 * l2_bytes()), dtype=torch.uint8, device="cuda"
     )
@@ -118,7 +118,8 @@ def time_interleaved(
 
 
 def time_prepared(variants: Mapping[str, Variant], rounds: int, gpu: Gpu) -> dict[str, Timing]:
-    """The interleaved time alone, of prepared variants; two rounds at least."""
+    """The interleaved time alone, of prepared variants, in at least two
+    rounds."""
     sampled = sample_interleaved(variants, rounds, partial(_interleaved, gpu=gpu))
     return {name: timing_of(samples) for name, samples in sampled.items()}
 
@@ -185,8 +186,8 @@ def sample_interleaved(
     rounds: int,
     sample: Callable[[V], Sample],
 ) -> dict[str, list[Sample]]:
-    """Discard one sample of each, then take `rounds` in the order A B, B A, A
-    B, ..."""
+    """Discard one sample of each variant, then take `rounds` in the order A B,
+    B A, A B, ..."""
     samples: dict[str, list[Sample]] = {name: [] for name in variants}
     for variant in variants.values():
         sample(variant)
@@ -259,6 +260,6 @@ def _from_python(variant: Variant, gpu: Gpu) -> Sample:
 
 
 def replays_us(variant: Variant) -> float:
-    """The time of a step in one sample of replays, for choosing their
-    number."""
+    """The time of a step in one sample of replays, from which their number is
+    chosen."""
     return _interleaved(variant, Gpu()).us

@@ -48,7 +48,7 @@ TRIES = 3
 
 @dataclass(frozen=True)
 class Process:
-    """What one process does with every group."""
+    """The work of one process with every group."""
 
     device: str
     folder: Path
@@ -112,7 +112,7 @@ class Process:
         return measured
 
     def _profiled_loops(self, group: Group) -> dict[str, Measured]:
-        """Check and profile each loop; one that needs a cold process is checked afterwards, from its start."""
+        """Check and profile each loop; if a loop needs a cold process, check it afterwards, from its start."""
         measured: dict[str, Measured] = {}
         for experiment in group:
             torch._dynamo.reset()  # as before profiling subjects
@@ -129,13 +129,13 @@ class Process:
         return measured
 
     def _checked_loop(self, experiment: Experiment, loop: Loop) -> Point:
-        """The point of a loop whose losses are right, not timed yet. Raises `WrongAnswer`."""
+        """The untimed point of a loop whose losses are right. Raises `WrongAnswer`."""
         self.progress(experiment, "checking")
         work = experiment.work(**experiment.parameters) if experiment.work is not None else Work(bytes=0)
         return Point(dict(experiment.parameters), work.flops, work.bytes, *check_loop(loop, self.device), None)
 
     def _timed_loops(self, group: Group) -> dict[str, Measured]:
-        """Build and check all loops of a group and time them in turns."""
+        """Build and check all loops of a group and time them interleaved."""
         torch._dynamo.reset()
         with ExitStack() as stack:
             loops = {one.name: stack.enter_context(open_loop(one, self.device)) for one in group}
@@ -148,7 +148,7 @@ class Process:
         return {name: ([point], {}) for name, point in points.items()}
 
     def _loop_times(self, group: Group, loops: Mapping[str, Loop]) -> dict[str, Timing]:
-        """The times of every loop's iteration; taken again while the blocks of one scatter."""
+        """The times of every loop's iteration; repeated while the blocks of a loop scatter."""
         for attempt in range(1, TRIES + 1):
             times = time_loops(loops, self.device, self.gpu)
             reasons = {name: reason for name, each in times.items() if (reason := loop_contradiction(each))}
@@ -165,7 +165,7 @@ class Process:
         return build_subject(experiment, self.device, parameters)
 
     def _checked(self, experiment: Experiment, subject: Subject, index: int) -> Point:
-        """The point of a subject that gave the right answer, not timed yet. Raises `WrongAnswer`."""
+        """The untimed point of a subject whose result is right. Raises `WrongAnswer`."""
         assert experiment.work is not None
         self.progress(experiment, "checking")
         parameters = experiment.points[index]
@@ -191,7 +191,7 @@ class Process:
     def _times(
         self, group: Group, index: int, subjects: Mapping[str, Subject]
     ) -> tuple[dict[str, Timings], tuple[Ceiling, ...]]:
-        """The times of every step and ceiling; taken again while the times of one step contradict each other."""
+        """The times of every step and ceiling; repeated while the times of a step contradict each other."""
         works = ceiling_works(group, index)
         # First: graphs share the workspace of cuBLAS that the first to be captured has in its memory, and two ceilings
         # outlive all others of a process (https://github.com/pytorch/pytorch/issues/193402).
@@ -218,9 +218,9 @@ class Process:
 
 
 def _draws_power(timings: Timings) -> bool:
-    """Whether a step is long enough that its steady time is its own.
+    """Whether a step is so long that its steady time shows its own clock.
 
-    One of 4.11 us interleaved took 4.09 us steady at 128 W and full clock (NVIDIA H200).
+    A step of 4.11 us interleaved took 4.09 us steady at 128 W and full clock (NVIDIA H200).
     """
     return timings.interleaved.median_us >= STEADY_FROM_US
 
@@ -257,6 +257,6 @@ def run_groups(groups: list[Group], device: str, folder: Path, events: TextIO, s
 
 
 def work(ids: list[str], package: str, device: str, folder: Path, number: int, events: TextIO) -> None:
-    """Measure groups, each given as its experiments' ids joined by commas."""
+    """Measure groups, each given as a comma-separated list of its experiments' ids."""
     groups = [tuple(find(name, package)[0] for name in group.split(",")) for group in ids]
     run_groups(groups, device, folder, events, package_folder(package), number)

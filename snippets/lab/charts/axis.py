@@ -14,7 +14,7 @@ class LinearAxis:
     """An axis from left to right that begins at zero; lengths are units of the drawing."""
 
     unit: str
-    """Of the amounts, a key of `UNITS`."""
+    """The unit of the amounts, a key of `UNITS`."""
     zero: float
     """Distance of the amount zero from the left edge."""
     amount: float
@@ -22,7 +22,7 @@ class LinearAxis:
     length: float
     """The longest bar's."""
     height: float
-    """Of the bars, from the top edge of the drawing."""
+    """The height of the bars, from the top edge of the drawing."""
 
     @property
     def scale(self) -> float:
@@ -30,6 +30,6 @@ class LinearAxis:
         return self.length / self.amount
 
     def written_into(self, drawing: Html) -> Html:
-        """The drawing with the axis in `data-axis`, to a tenth of a unit and a hundredth of an amount."""
+        """The drawing with the axis in `data-axis`, lengths to 0.1 unit and amounts to 0.01."""
         numbers = {**asdict(self), "amount": round(self.amount, 2), "length": round(self.length, 1)}
         return Html(drawing.replace("<svg ", f'<svg data-axis="{escape(json.dumps(numbers))}" ', 1))

@@ -144,7 +144,7 @@ def stacked_bars(
 
 
 def legend(keys: Mapping[str, Key]) -> str:
-    """What each letter stands for, as text: it wraps on a phone."""
+    """The meaning of each letter, as text that wraps on a phone."""
     listed = (
         f'<li class="{key.kind}"><span>{key.letter}</span> {escape(label(name, 60))}</li>' for name, key in keys.items()
     )

@@ -1,4 +1,4 @@
-"""The regimes of a sweep, drawn; logarithmic scales, and what a roofline is made of.
+"""Draw the regimes of a sweep; logarithmic scales, and the parts of a roofline.
 
 Lengths are units of the drawing, from the top left corner of the axes. Series differ by color and by marker.
 """

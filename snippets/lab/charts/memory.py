@@ -1,4 +1,4 @@
-"""What a step holds, drawn over its allocations and releases, and the blocks of an allocator's segments.
+"""Draw the memory of a step over its allocations and releases, and the blocks of an allocator's segments.
 
 Lengths are units of the drawing, from the top left corner of the axes. Kinds of bytes differ by color and by pattern.
 """
@@ -43,7 +43,7 @@ BAR = 26
 
 @dataclass(frozen=True)
 class HeldStep:
-    """The bytes of one step by kind: those that are there throughout, and each allocation or release."""
+    """The bytes of one step by kind: bytes held throughout, and each allocation or release."""
 
     base: Mapping[str, int]
     events: tuple[tuple[str, int], ...]
@@ -60,14 +60,14 @@ class HeldStep:
             yield dict(level)
 
     def peak(self) -> tuple[int, dict[str, int]]:
-        """After how many events most bytes are held for the first time, and these."""
+        """The number of events after which most bytes are held for the first time, and these bytes."""
         before = sum(self.base.get(kind, 0) for kind in HELD)
         totals = list(itertools.accumulate((size for _, size in self.events), initial=before))
         at = totals.index(max(totals))
         return at, next(itertools.islice(self.levels(), at, None))
 
     def phase_at(self, index: int) -> str:
-        """The phase of the last of so many events; of none, the first phase."""
+        """The phase after `index` events."""
         return next(name for name, end in self.phases.items() if index <= end)
 
 
@@ -128,7 +128,7 @@ def _areas(axes: Axes, step: HeldStep, highest: float) -> None:
 
 
 def corners(values: Sequence[int], width: float) -> list[tuple[float, int]]:
-    """The corners of a line that holds each value until the next one, `width` further; none within a level stretch."""
+    """The corners of a line that keeps each value until the next, `width` further; no corner within a level stretch."""
     points = [(0.0, values[0])]
     for index, (before, after) in enumerate(itertools.pairwise(values), start=1):
         if before != after:
@@ -137,7 +137,7 @@ def corners(values: Sequence[int], width: float) -> list[tuple[float, int]]:
 
 
 def _phases(axes: Axes, step: HeldStep) -> None:
-    """Draw a line at the end of each phase, and its name above it unless that runs into the name before."""
+    """Draw a line at the end of each phase, with its name above unless that overlaps the previous name."""
     scale, begin, free = ACROSS / max(1, len(step.events)), 0.0, -1.0
     for name, events in step.phases.items():
         end, width = events * scale, len(name) * TEXT / 2

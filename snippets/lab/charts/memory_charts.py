@@ -1,4 +1,4 @@
-"""Charts of memory: what a step holds over its allocations and releases, and an allocator's segments as maps.
+"""Charts of memory: the memory of a step over its allocations and releases, and an allocator's segments as maps.
 
 Each is a page piece, `piece(device, subject, caption)`. Data that cannot be drawn is a `ValueError`.
 """
@@ -69,7 +69,7 @@ def _in_short(heading: str, step: HeldStep) -> str:
 
 
 def _rows(heading: str, step: HeldStep, kinds: Sequence[str]) -> list[list[Cell]]:
-    """What is held before the step, at its peak, and after each phase."""
+    """The bytes held before the step, at its peak, and after each phase."""
     levels = list(step.levels())
     at, _ = step.peak()
     moments = {"before": 0, "at the peak": at, **{f"after {name}": end for name, end in step.phases.items()}}
@@ -85,7 +85,7 @@ def _rows(heading: str, step: HeldStep, kinds: Sequence[str]) -> list[list[Cell]
 
 
 def in_bytes(size: int) -> str:
-    """A size as figures have it: `134 MB`."""
+    """A size in the format of figures: `134 MB`."""
     return format_value(size, "bytes")
 
 

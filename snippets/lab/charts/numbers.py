@@ -30,7 +30,7 @@ def timing_cells(timing: Timing) -> tuple[str, str]:
 
 
 def spread_name(timings: Iterable[Timing]) -> str:
-    """What the spreads of timings are: `lowest and highest of 3 processes`, or `quartiles, one process`."""
+    """The kind of the timings' spreads: `lowest and highest of 3 processes`, or `quartiles, one process`."""
     processes = {max(1, len(timing.rounds)) for timing in timings}
     several = " or ".join(map(str, sorted(processes - {1})))
     names = [f"lowest and highest of {several} processes"] if several else []

@@ -1,7 +1,7 @@
-"""A roofline as SVG: marks where they were measured, their numbers along one line, names and values beside it.
+"""A roofline as SVG: a mark for each measurement, their numbers along one line, names and values next to it.
 
 Labels cannot cover each other: numbers keep a distance on their line, and a mark that has another above or below it
-gets an elbow. It is drawn for a page and once more for a phone, so that its letters are as large there. Lengths are
+gets an elbow. It is drawn once for a page and once for a phone, so that its letters are as large there. Lengths are
 pixels.
 """
 
@@ -18,7 +18,7 @@ from snippets.lab.charts.curves import Roof, RooflinePoint, Scale
 from snippets.lab.charts.svg import label
 
 WIDTHS = (530, 310)
-"""Of the drawing for a page, and for a phone."""
+"""Widths of the drawing for a page and for a phone."""
 LETTER = 7.2
 """Approximate width of a letter at 13 px in a wide font."""
 LEFT, RIGHT, TOP, TALL = 46, 14, 40, 220
@@ -31,7 +31,7 @@ RADIUS, APART, SAME = 9.5, 21.0, 8.0
 
 @dataclass(frozen=True)
 class Label:
-    """A text in the drawing, and the box that it takes."""
+    """A text in the drawing, and its box."""
 
     text: str
     left: float
@@ -62,11 +62,11 @@ class Roofline:
 
     @property
     def height(self) -> int:
-        """Of the drawing."""
+        """The height of the drawing."""
         return TOP + TALL + LINE + AXIS
 
     def svg(self, ident: str, title: str, description: str) -> Html:
-        """The drawing, with what a screen reader reads; `ident` is the prefix of its ids."""
+        """The drawing, with texts for a screen reader; `ident` is the prefix of its ids."""
         self.labels.clear()
         inside = "".join([self._axes(), self._roofs(), *self._marks()])
         box = f'viewBox="0 0 {self.width} {self.height}" width="{self.width}"'
@@ -79,7 +79,7 @@ class Roofline:
         return Html(f'<svg class="w{self.width}" {box} {described}>{read}{inside}</svg>')
 
     def _text(self, x: float, y: float, text: str, *, anchor: str = "middle", slope: float = 0.0) -> str:
-        """A text at its baseline; `slope` turns it by so many degrees around its middle."""
+        """A text at its baseline; `slope` rotates it by that many degrees around its middle."""
         length = len(text) * LETTER
         left = x - {"start": 0.0, "middle": length / 2, "end": length}[anchor]
         middle, across, down = left + length / 2, length / 2, 8.0
@@ -127,7 +127,7 @@ class Roofline:
         )
 
     def _marks(self) -> list[str]:
-        """Each mark with its spread, the way to its roof, and the line down to its number."""
+        """Each mark with its spread, the distance to its roof, and the line down to its number."""
         places = [(self.x(point.intensity), self.y(point.rate)) for point in self.points]
         numbers = numbers_apart(places, LEFT + RADIUS, self.width - RADIUS - 1)
         line = TOP + TALL + LINE
@@ -149,7 +149,7 @@ class Roofline:
 
 
 def numbers_apart(places: Sequence[tuple[float, float]], low: float, high: float) -> list[float]:
-    """Where the numbers of marks are on their line: near their marks, in their order, and apart.
+    """The places of the marks' numbers on their line: near their marks, in their order, and apart.
 
     Of marks above each other the lowest is in the middle, so that no line crosses another.
     """
@@ -183,13 +183,13 @@ def _outward(order: Sequence[int], places: Sequence[tuple[float, float]]) -> lis
 
 
 def _fitting(length: float, name: str, rate: str) -> str:
-    """A name with its rate, shortened to a length; only the rate where nothing else fits."""
+    """A name with its rate, shortened to a length; only the rate if nothing else fits."""
     letters = int(length / LETTER) - len(rate) - 2
     return f"{label(name, min(24, letters))}: {rate}" if letters >= 4 else rate
 
 
 def one_line(text: str) -> str:
-    """Text for an element that nobody sees: no control characters, its whole length."""
+    """Text for an invisible element: its whole length, without control characters."""
     return label(text, len(text))
 
 
@@ -202,7 +202,7 @@ def roofline_html(
     title: str,
     description: str,
 ) -> Html:
-    """The drawings, and beside them a list: number, name, rate, time and share of the roof of each mark."""
+    """The drawings, and next to them a list: number, name, rate, time and share of the roof of each mark."""
     pictures = [Roofline(list(points.values()), roof, width) for width in WIDTHS]
     drawings = "".join(picture.svg(ident, title, description) for picture in pictures)
     rows = [_entry(name, point, share, roof) for (name, point), share in zip(points.items(), shares, strict=True)]

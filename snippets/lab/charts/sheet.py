@@ -19,7 +19,7 @@ _CARD, _PADDING = 202, 12
 _FIRST_LINE, _SPACE = 42, 5
 """Where the first line of a leaf is, and the space between its paragraphs."""
 _CODE = re.compile("`")
-_REPORT = "python -m snippets.lab report trace.json.gz runs these rules on a trace of yours."
+_REPORT = "kinetoscope report trace.json.gz runs these rules on a trace of yours."
 
 
 def sheet_svg(title: str, title_of: Callable[[str], str]) -> str:
@@ -94,7 +94,7 @@ def _bold(text: str) -> str:
 
 
 def _lines(text: str, bold: int = 0) -> Iterator[tuple[str, str]]:
-    """Lines that fit into a leaf: (bold start, rest). `bold` is how many letters of the first one are bold."""
+    """Lines that fit into a leaf: (bold start, rest). `bold` is the number of bold letters of the first line."""
     most = int((_COLUMN - 2 * _PADDING) / _LETTER)
     line = ""
     for word in _CODE.sub("", text).split():

@@ -37,7 +37,7 @@ INK, PAPER, GRID, BAND = "#010001", "#010002", "#010003", "#010004"
 WORK_KINDS = ("gemm", "pointwise", "copy", "other", "call", "gpu")
 MEMORY_KINDS = ("parameters", "states", "gradients", "activations", "temporaries", "others", "used", "free")
 KINDS = (*WORK_KINDS, *MEMORY_KINDS)
-"""What a color means. Kernels and bytes differ by pattern as well, as in a timeline; the GPU as a whole is ink."""
+"""The kind of a color. Kernels and bytes differ by pattern as well, as in a timeline; the GPU as a whole is ink."""
 FILLS: Mapping[str, str] = {kind: f"#0200{position:02}" for position, kind in enumerate(KINDS)}
 EDGES: Mapping[str, str] = {kind: f"#0300{position:02}" for position, kind in enumerate(KINDS)}
 MEMORY_PATTERNS: Mapping[str, str] = {

@@ -1,14 +1,14 @@
-"""The vocabulary of a chapter's experiments: what is measured, with which parameters, and how much work it is.
+"""The vocabulary of a chapter's experiments: the measured code, its parameters, and its work.
 
-errors.py       what can be wrong with a name, an experiment or its result
-subject.py      what a maker returns: a step or a loop, its least work, and its reference
-instruments.py  what a probe measures with
+errors.py       the errors of names, experiments and results
+subject.py      the result of a maker: a step or a loop, its least work, and its reference
+instruments.py  the measuring functions of a probe
 description.py  an experiment: a frozen description
 listing.py      finds the chapters and their experiments
 
 The capture room measures an experiment, on a machine with a GPU; listing experiments needs neither a GPU nor torch,
-which is why makers import torch inside their bodies. A chapter's experiments import nothing else of the lab: what a
-probe measures with is handed to it as `Instruments`.
+which is why makers import torch inside their bodies. A chapter's experiments import nothing else of the lab: a probe
+gets its measuring functions as `Instruments`.
 
     EAGER = Experiment(
         chapter="mlp", name="eager", label="mlp_fwd",

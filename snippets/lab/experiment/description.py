@@ -1,4 +1,4 @@
-"""An experiment, described: what is measured, with which parameters, and for how long."""
+"""The description of an experiment: its maker, parameters, schedule and sweep."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Schedule:
 
     @property
     def steps(self) -> int:
-        """Steps run in all."""
+        """The number of all steps run."""
         return self.wait + self.warmup + self.active
 
 
@@ -34,8 +34,8 @@ class Experiment:
 
     Exactly one of `make`, `loop` and `probe` is given. `make(device, **parameters)` returns a `Subject`, which is
     profiled and timed. `loop(device, **parameters)` returns a `Loop`, which is profiled, and timed from Python in
-    blocks of iterations. `probe(instruments, device, **parameters)` returns plain data (JSON) for what a profile does
-    not show, such as how often a compiler ran.
+    blocks of iterations. `probe(instruments, device, **parameters)` returns plain data (JSON) that a profile does not
+    contain, such as the number of compilations.
     """
 
     chapter: str
@@ -53,7 +53,7 @@ class Experiment:
     first_steps: int = 3
     """Steps run before the profiler starts; 0 profiles a cold process."""
     profiler_options: tuple[str, ...] = ("record_shapes",)
-    """Of a loop: what `torch.profiler.profile` is told to record, such as `with_stack`."""
+    """Further events that `torch.profiler.profile` records for a loop, such as `with_stack`."""
     sweep: tuple[Parameters, ...] = ()
     """Timed at each of these parameter sets instead of being profiled at one."""
     steady_sweep: bool = False
@@ -94,21 +94,21 @@ class Experiment:
 
     @property
     def processes(self) -> int:
-        """In how many processes it is timed: three, so that their difference is known; a sweep in one."""
+        """The number of processes that time it: three, so that their difference is known; one for a sweep."""
         return 1 if self.sweep else 3
 
     @property
     def is_steady(self) -> bool:
-        """Whether it is timed steady where its step is long enough."""
+        """Whether it is timed steady if its step is long enough."""
         return self.steady_sweep or not self.sweep
 
     @property
     def points(self) -> tuple[Parameters, ...]:
-        """The parameter sets it is measured at: those of the sweep, else its own."""
+        """The parameter sets of the sweep, or its only parameters."""
         return tuple({**self.parameters, **point} for point in self.sweep) or (self.parameters,)
 
     def at(self, **parameters: Value) -> Experiment:
-        """Return the experiment with some parameters replaced. Raises `UnknownName` for one that it does not have."""
+        """Return the experiment with some parameters replaced. Raises `UnknownName` for an unknown parameter."""
         for name in parameters:
             if name not in self.parameters:
                 raise UnknownName(f"{self.id} has no parameter {name!r}{nearest(name, self.parameters)}")

@@ -1,4 +1,4 @@
-"""What can be wrong with a name, an experiment or its result."""
+"""The errors of names, experiments and results."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class WrongAnswer(ArithmeticError):
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """How an error about an unknown name ends: `; did you mean mlp/eager?`."""
+    """The end of an error about an unknown name: `; did you mean mlp/eager?`."""
     known = tuple(known)
     near = difflib.get_close_matches(name, known, n=3, cutoff=0.4) or sorted(known)
     return f"; did you mean {' or '.join(near)}?" if near else "; there is none yet"

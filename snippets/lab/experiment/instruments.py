@@ -1,4 +1,4 @@
-"""What a probe measures with; the capture room has the functions."""
+"""The measuring functions of a probe; the capture room implements them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class StepTimes(Protocol):
 
 
 class SteadyTimes(StepTimes, Protocol):
-    """Times of a step that ran alone for seconds, and what NVML said meanwhile; 0 where it did not answer."""
+    """Times of a step that ran alone for seconds, with NVML's readings; 0 if NVML did not answer."""
 
     @property
     def clock_mhz(self) -> float:
@@ -52,27 +52,28 @@ class AllTimes(Protocol):
 
     @property
     def interleaved(self) -> StepTimes:
-        """Of the GPU alone."""
+        """The GPU's time alone."""
 
     @property
     def cold(self) -> StepTimes:
-        """Of the GPU alone, with an empty L2 cache."""
+        """The GPU's time alone, with an empty L2 cache."""
 
     @property
     def from_python(self) -> StepTimes:
-        """Until the GPU is done with a Python loop."""
+        """The time until the GPU is done with a Python loop."""
 
     @property
     def enqueue(self) -> StepTimes:
-        """Until the last launch of that loop has returned."""
+        """The time until the last launch of that loop has returned."""
 
 
 class Instruments(Protocol):
-    """What a probe measures with. Times are interleaved: the GPU's own, launch-free, inputs larger than the L2."""
+    """The measuring functions of a probe. Times are interleaved: the GPU's own, launch-free, inputs larger than the
+    L2."""
 
     @property
     def rounds(self) -> int:
-        """Samples that `time_interleaved` takes of each subject."""
+        """The number of samples that `time_interleaved` takes of each subject."""
 
     def relative_error(self, subject: Subject, device: str) -> tuple[float, str, int]:
         """The error of one step, the reference's dtype, and the step's peak bytes. Raises `WrongAnswer`."""
@@ -90,7 +91,7 @@ class Instruments(Protocol):
         """Draw a subject's inputs and capture its graphs, for `time_prepared`."""
 
     def time_prepared(self, variants: Mapping[str, Any], rounds: int) -> Mapping[str, StepTimes]:
-        """Time prepared subjects A B, B A in so many rounds, two at least."""
+        """Time prepared subjects A B, B A in `rounds` rounds, at least two."""
 
     def read_activities(self, finished: profile) -> Sequence[Any]:
         """The GPU activities of a finished profile, with name, duration_us, grid and block."""

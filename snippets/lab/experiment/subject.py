@@ -1,4 +1,4 @@
-"""What a maker returns: a step or a training loop, the work that it has to do, and how it is checked."""
+"""The result of a maker: a step or a training loop, its least work, and its reference."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Work:
-    """The least a step has to do: every input read once, every output written once, and its arithmetic."""
+    """The least work of a step: every input read once, every output written once, and its arithmetic."""
 
     bytes: int
     matmuls: tuple[tuple[int, int, int], ...] = ()
@@ -32,7 +32,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Subject:
-    """What a maker returns: one step, and what is needed to feed and to check it."""
+    """The result of a maker: one step, its inputs, and its reference."""
 
     step: Callable[..., Tensor]
     inputs: Callable[[], tuple[Tensor, ...]]
@@ -44,14 +44,14 @@ class Subject:
     in_graph: bool = True
     """Whether interleaved and cold times are taken from CUDA graphs; a long step may be timed in the stream as well."""
     notes: Mapping[str, str] = field(default_factory=dict)
-    """What a reader must know of how it was made, kept in the recording."""
+    """Notes for readers on how it was made, kept in the recording."""
 
 
 def copy_subject(device: str, bytes_copied: int, in_graph: bool = False) -> Subject:
     """A device-to-device copy of `bytes_copied` bytes: reads them once, writes them once.
 
     Timed in the stream unless `in_graph`: as a memcpy node of a CUDA graph 1 GiB took 807 us, in the stream 506 us
-    (NVIDIA H200, driver 580.159), and a ceiling must not be lower than what it is held against.
+    (NVIDIA H200, driver 580.159), and a ceiling must not be lower than the rates compared with it.
     """
     import torch
 
@@ -91,7 +91,7 @@ def matmul_subject(
 
 @dataclass(frozen=True)
 class Loop:
-    """What a loop maker returns: a training loop as its user wrote it, run one iteration at a time."""
+    """The result of a loop maker: a training loop as its user wrote it, run one iteration at a time."""
 
     losses: Generator[Tensor, None, None]
     """Each `next` runs an iteration, fetching its batch included, and returns its loss without waiting for the GPU."""

@@ -1,7 +1,7 @@
-"""The statuses that were accepted for a device: `<root>/<device>/accepted.json`, claim id -> status.
+"""The statuses accepted for a device: `<root>/<device>/accepted.json`, claim id -> status.
 
-They stand with the recordings, because a text is written for what one device showed, and another may show something
-else. The command `claims --accept` writes them.
+They are stored with the recordings, because a text is written for one device's results, and another device may differ.
+The command `claims --accept` writes them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def accepted_statuses(device: Device) -> Mapping[str, Status] | None:
 
 
 def readable_statuses(device: Device) -> Mapping[str, Status] | None:
-    """The same; None also if the file of another GPU than the default cannot be read."""
+    """The same; None also if the file of a GPU other than the default cannot be read."""
     try:
         return accepted_statuses(device)
     except RecordingError:
@@ -63,5 +63,5 @@ def accept_statuses(device: Device, statuses: Mapping[str, Status]) -> None:
 
 
 def status_of_text(claim_id: str, root: Path) -> Status | None:
-    """The status that the book's text describes: the one accepted for the default device; None if none was."""
+    """The status that the book's text describes: the status accepted for the default device; None without one."""
     return (accepted_statuses(Device(root, DEFAULT_DEVICE)) or {}).get(claim_id)

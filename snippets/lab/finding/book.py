@@ -20,6 +20,7 @@ from typing import TypeGuard
 import snippets
 from kinetoscope.trace.events import TraceError
 from kinetoscope.trace.text import visible
+from snippets.lab.cache import once
 from snippets.lab.experiment import UnknownName, chapters, nearest
 from snippets.lab.finding.claim import Claim, Status
 from snippets.lab.finding.device import Device
@@ -121,7 +122,8 @@ def figure(name: str, device: Device) -> Figure:
 
 
 def doubt(name: str, device: Device) -> str:
-    """Why the claim whose figure has this name is inconclusive on a device; empty if it is conclusive or no claim."""
+    """Why the claim with this figure's name is inconclusive on a device; empty if it is conclusive, or if there is no
+    claim."""
     chapter, _, measure_name = name.partition(".")
     measure = findings(chapter).figures.get(measure_name) if _NAME.fullmatch(name) is None else None
     verdict = judge(measure, chapter, device) if isinstance(measure, Claim) and measure.scope == "timing" else None
@@ -167,7 +169,11 @@ def find_claim(claim_id: str) -> tuple[str, Claim]:
 
 def judge(claim: Claim, chapter: str, device: Device) -> Verdict:
     """Measure a claim on a device and return the verdict, which itself says what was disturbed."""
-    device = device.unnoted
+    return _judge_once(claim, chapter, device.unnoted)
+
+
+@once
+def _judge_once(claim: Claim, chapter: str, device: Device) -> Verdict:
     try:
         with reading(device, f"claim {claim.id}") as noted:
             verdict = (_judge_timing if claim.scope == "timing" else _judge)(claim, chapter, noted)

@@ -74,7 +74,7 @@ class Source:
 
     @property
     def address(self) -> str:
-        """Where to read it; empty if it is not known."""
+        """The address of the source; empty if unknown."""
         return SERIES.get(self.who, "")
 
     def can_be_tested_on(self, device_name: str) -> bool:

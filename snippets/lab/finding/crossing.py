@@ -1,4 +1,4 @@
-"""Sizes at which one limit of a growing step gives way to another, found between the sizes that were measured."""
+"""Sizes at which one limit of a growing step gives way to another, interpolated between the measured sizes."""
 
 from __future__ import annotations
 

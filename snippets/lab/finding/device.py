@@ -144,7 +144,7 @@ class Run:
 
     @property
     def disturbed(self) -> str:
-        """Why the timings of the recording, or of the point that the selector names, cannot be trusted; else empty."""
+        """Why the timings of the recording, or of the point that the selector names, are unreliable; else empty."""
         points = (self.point,) if self.selector else self.points
         return msgspec.structs.replace(self.recording, points=points).disturbed
 
@@ -243,7 +243,7 @@ class Run:
             raise self._lacking(error) from None
 
     def _lacking(self, error: UnknownName) -> UnknownName | NotRecorded:
-        """The error about what a recording lacks: on another GPU than the default it was never recorded.
+        """The error about a missing part of a recording: on a GPU other than the default it was never recorded.
 
         A sweep may have been recorded there before it got this point. Otherwise the name is a mistake.
         """

@@ -68,7 +68,7 @@ def paired_difference(upper: Run, lower: Run, kind: str = "interleaved") -> Figu
 
 
 def _compared(of: Callable[[float, float], float], upper: Run, lower: Run, unit: str, kind: str, origin: str) -> Figure:
-    """Sample by sample; steady samples of two variants are no pairs, so theirs process by process."""
+    """Compare sample by sample. Steady samples of two variants are not pairs, so compare them process by process."""
     timings = upper.timing(kind), lower.timing(kind)
     if kind != "steady":
         return _of_pairs(of, *timings, unit, f"{origin}, in pairs")
@@ -76,7 +76,7 @@ def _compared(of: Callable[[float, float], float], upper: Run, lower: Run, unit:
 
 
 def _by_process(of: Callable[[float, float], float], upper: Timing, lower: Timing, unit: str, origin: str) -> Figure:
-    """Of the medians of all samples; its spread has those of each process, too."""
+    """A figure of the medians of all samples; its spread includes the medians of each process."""
     medians = (map(statistics.median, timing.parts) for timing in (upper, lower))
     value = of(upper.median_us, lower.median_us)
     values = [value, *itertools.starmap(of, zip(*medians, strict=False))]
@@ -108,7 +108,7 @@ def ratio_of_kinds(run: Run, upper: str, lower: str = "interleaved") -> Figure:
 
 
 def _ratio(upper: Timing, lower: Timing, origin: str) -> Figure:
-    """Ratio of paired samples. Where the numbers of samples differ, process by process, or of one process's medians."""
+    """Ratio of paired samples. If the numbers of samples differ, process by process, or of one process's medians."""
     if len(upper.samples_us) == len(lower.samples_us):
         return ratio_of_pairs(upper, lower, origin)
     if len(upper.rounds) == len(lower.rounds) > 1:

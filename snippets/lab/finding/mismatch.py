@@ -35,7 +35,7 @@ LONGEST = 300
 
 
 class Mismatch(RecordingError):
-    """A device's recordings do not fit; the message is one sentence for a reader."""
+    """A device's recordings do not fit the book; the message is one sentence for a reader."""
 
 
 NOT_SHOWN = (NotRecorded, NotTimed, Mismatch)
@@ -70,7 +70,7 @@ def reading(device: Device, place: str = "") -> Iterator[Noted]:
 
 
 def _sentence(device: Noted, error: Exception) -> str:
-    """What does not fit, and on which recording: the last one read."""
+    """The mismatch, and its recording: the last one read."""
     names = list(device.runs)
     if not names:
         which = f"What is recorded for the {device.short_name}"
@@ -92,7 +92,7 @@ def _reason(error: Exception) -> str:
 
 
 def _text(error: Exception) -> str:
-    """The text of an error in one line, without a full stop; empty if even that cannot be made."""
+    """The text of an error in one line, without a full stop; empty if the error cannot be printed."""
     try:
         return shortened(" ".join(str(error).split()).rstrip("."), LONGEST)
     except Exception:  # a message made of what is nested too deeply

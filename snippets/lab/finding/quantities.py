@@ -44,7 +44,7 @@ def _rate(run: Run, work: int, unit: str) -> Figure:
 
 
 def _sensor(kind: str, name: str, unit: str) -> Callable[[Run], Figure]:
-    """What NVML showed while a timing ran: one value without a spread."""
+    """NVML's value while a timing ran, without a spread."""
 
     def measure(run: Run) -> Figure:
         value: float = getattr(run.timing(kind), name)

@@ -1,4 +1,4 @@
-"""How far a figure's processes and steps differ: a measure, computed on a device and on each of its parts."""
+"""The differences between a figure's processes and steps: a measure, computed on a device and on each of its parts."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """docs/labs/: notebooks run, stored and listed.
 
 cells.py     runs their code cells in a process
-outputs.py   which outputs a page can show
+outputs.py   the outputs that a page can show
 files.py     a notebook file: its state, its outputs, the list of all
 
-Imports finding, recording, capture (in the process that runs cells) and what is below them.
+Imports finding, recording, capture (in the process that runs cells) and the rooms below them.
 """

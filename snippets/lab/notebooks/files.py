@@ -34,19 +34,25 @@ NOTEBOOK_PROTOCOL = 1
 """Part of every notebook's fingerprint: raise it when `cells` or `notebook` change what a notebook measures."""
 TIME_LIMIT_S = 300
 SETUP = """\
-# The book's code is found around this notebook, or installed. In Colab, name the address of its repository.
+# The book's code is found around this notebook. Elsewhere, as in Colab, name the address of its repository.
 REPOSITORY = ""
 
 import importlib.util
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
-sys.path += [str(path) for path in (Path.cwd(), *Path.cwd().parents) if (path / "snippets" / "lab").is_dir()]
+BOOK = Path.cwd() / "book"
+sys.path += [str(path) for path in (BOOK, *BOOK.parents) if (path / "snippets" / "lab").is_dir()]
 if importlib.util.find_spec("snippets") is None:
     if not REPOSITORY:
         raise ModuleNotFoundError("start Jupyter in a clone of the book, or write its address into REPOSITORY above")
-    subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", f"git+{REPOSITORY}"], check=True)
+    subprocess.run(["git", "clone", "--quiet", "--depth=1", REPOSITORY, BOOK], check=True)
+    content = tomllib.loads((BOOK / "pyproject.toml").read_text(encoding="utf-8"))
+    needed = [*content["project"]["dependencies"], *content["dependency-groups"]["book"]]
+    subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", *needed], check=True)
+    sys.path.append(str(BOOK))
 
 from snippets.lab import notebook
 
@@ -160,7 +166,7 @@ def _parse(path: Path, written: bytes) -> Notebook:
 
 
 def notebooks(root: Path) -> tuple[Notebook, ...]:
-    """The notebooks beside the recordings in `root`, in the order of the chapters in nav. Raises `NotebookError`."""
+    """The notebooks next to the recordings in `root`, in the order of the chapters in nav. Raises `NotebookError`."""
     config = PROJECT / "mkdocs.yml"
     nav = config.read_text("utf-8") if config.is_file() else ""
     paths = sorted((root.parent / "labs").glob("*.ipynb"), key=lambda path: (nav.find(f" {path.stem}.md"), path.name))

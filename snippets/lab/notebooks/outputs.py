@@ -55,7 +55,7 @@ class _Value(msgspec.Struct, tag_field="output_type", tag="execute_result", forb
 
 
 class _Cell(msgspec.Struct, forbid_unknown_fields=True):
-    """What a cell may have: the converter to HTML copies its id and its metadata into the page as they are."""
+    """The allowed fields of a cell: the converter to HTML copies its id and its metadata into the page unchanged."""
 
     cell_type: str
     source: list[str]
@@ -66,7 +66,7 @@ class _Cell(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class _Metadata(msgspec.Struct, forbid_unknown_fields=True):
-    """What a notebook's metadata may have."""
+    """The allowed fields of a notebook's metadata."""
 
     kernelspec: dict[str, _Word] = {}
     language_info: dict[str, _Word | dict[str, _Word | int]] = {}
@@ -78,12 +78,12 @@ class OutputError(ValueError):
 
 
 def is_allowed(attribute: str, value: str) -> bool:
-    """Whether an attribute of these may have this value."""
+    """Whether this attribute may have this value."""
     return attribute not in VALUES or set(value.split()) <= VALUES[attribute]
 
 
 def clean_html(html: str) -> str:
-    """HTML with the allowed tags and attributes only, in the one spelling that the sanitizer writes."""
+    """HTML with only the allowed tags and attributes, in the sanitizer's spelling."""
     return nh3.clean(
         html,
         tags=TAGS,
@@ -95,9 +95,9 @@ def clean_html(html: str) -> str:
 
 
 def clean_outputs(outputs: object) -> list[dict[str, Any]]:
-    """The outputs of a cell with their HTML as the sanitizer writes it.
+    """The outputs of a cell with their HTML in the sanitizer's spelling.
 
-    Raises `OutputError` for an output that is not text or HTML, and for HTML that loses something in the sanitizer.
+    Raises `OutputError` for an output that is not text or HTML, and for HTML that loses content in the sanitizer.
     """
     try:
         typed = msgspec.convert(outputs, list[_Printed | _Value])
@@ -113,12 +113,12 @@ def clean_outputs(outputs: object) -> list[dict[str, Any]]:
 
 
 def _spelled_alike(html: str) -> str:
-    """HTML without what the sanitizer only spells in another way; tags and attributes stay as they are."""
+    """HTML without differences that are only the sanitizer's spelling; tags and attributes stay."""
     return unescape(html).replace('=""', "")
 
 
 def _lost(html: str, cleaned: str) -> str:
-    """The place where the sanitizer left something out."""
+    """The place of content that the sanitizer removed."""
     before, after = _spelled_alike(html), _spelled_alike(cleaned)
     same = next((place for place, (old, new) in enumerate(zip(before, after, strict=False)) if old != new), len(after))
     return ascii(before[max(0, before.rfind("<", 0, same + 1)) :][:60])
@@ -156,7 +156,7 @@ def _is_other_html(output: dict[str, Any], cleaned: dict[str, Any]) -> bool:
 
 
 def without_outputs(content: dict[str, Any], run_info: object) -> dict[str, Any]:
-    """The cells of a notebook without their outputs and without what else may be in it."""
+    """The cells of a notebook, without their outputs and all other content."""
     cells: list[dict[str, Any]] = []
     for number, cell in enumerate(content["cells"]):
         is_code = cell["cell_type"] == "code"
@@ -167,5 +167,5 @@ def without_outputs(content: dict[str, Any], run_info: object) -> dict[str, Any]
 
 
 def dumped(content: dict[str, Any]) -> bytes:
-    """A notebook as Jupyter writes it."""
+    """A notebook in Jupyter's format."""
     return (json.dumps(content, indent=1, ensure_ascii=False, sort_keys=True) + "\n").encode()

@@ -33,7 +33,7 @@ def devices_table(device: Device, figures: Mapping[str, str], caption: str) -> H
 
 
 def _figure_or_none(name: str, device: Device) -> Figure | None:
-    """A figure; None where a device has no recording of it, no time, or other kernels."""
+    """A figure; None if a device has no recording of it, no time, or other kernels."""
     try:
         with reading(device) as noted:
             return figure(name, noted)

@@ -142,7 +142,8 @@ def _totals(trace: Trace, label: str, known: StepWork) -> dict[str, Figure | Non
 
 
 def _moved(trace: Trace, known: StepWork) -> Figure | None:
-    """Bytes that a step must move; `at least` if the work of some activities is unknown, None if that of all is."""
+    """Bytes that a step must move; `at least` if the work of some activities is unknown, None if all work is
+    unknown."""
     works = step_work(middle_step(trace), known)
     if not any(works):
         return None

@@ -1,4 +1,4 @@
-"""What was disturbed while it was timed: a line below every piece that reads it, and a banner on the chapter's page."""
+"""Disturbed measurements: a line below every piece that reads one, and a banner on the chapter's page."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ UNTIMED = ("", "bytes", "flop")
 
 
 def disturbed_runs(device: Noted) -> dict[str, str]:
-    """The experiments and points among those read whose times cannot be trusted, and why."""
+    """The experiments and points among those read whose times are unreliable, and why."""
     return {name: reason for name in device.runs if (reason := device.unnoted[name].disturbed)}
 
 
 def disturbed_line(device: Noted) -> str:
-    """A line below a table or a chart; empty if nothing that it read was disturbed."""
+    """A line below a table or a chart; empty if it read nothing disturbed."""
     runs = disturbed_runs(device)
     return f'<p class="lab-disturbed"><strong>Disturbed</strong>: don\'t trust {_listed(runs)}.</p>' if runs else ""
 
@@ -30,7 +30,7 @@ def disturbed_text(runs: Mapping[str, str]) -> str:
 
 
 def disturbed_banner(recordings: Iterable[Recording]) -> str:
-    """What of a chapter was disturbed, as the content of a warning; empty if nothing was."""
+    """The disturbed recordings of a chapter, as the content of a warning; empty without any."""
     runs = {recording.id: recording.disturbed for recording in recordings if recording.disturbed}
     return (
         f"Something else used the GPU, or times contradict each other. Don't trust {_listed(runs)}. Claims about these "

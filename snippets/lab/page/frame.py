@@ -34,6 +34,8 @@ from snippets.lab.recording.schema import Environment, NotRecorded, NotTimed, Re
 
 SIGNS = {"holds": "✓", "differs": "≠", "inconclusive": "?", "cannot be tested": "⊘", "not measured": "–"}
 Options = ParamSpec("Options")
+FRAME = '<div class="lab" data-fence="'
+"""The start of what `show` returns."""
 _FEW_ELEMENTS = 12
 
 
@@ -57,7 +59,7 @@ def show(
         for device, panel in panels.items()
     }
     inner = next(iter(panels.values())) if len(panels) == 1 else _tabs(fence, panels, default_device(root))
-    return f'<div class="lab" data-fence="{escape(fence)}">{inner}</div>'
+    return f'{FRAME}{escape(fence)}">{inner}</div>'
 
 
 def _panel(
@@ -103,7 +105,7 @@ def _tabs(fence: str, panels: Mapping[Device, str], opened: str) -> str:
 
 
 def _held_back(panel: str, device: Device) -> str:
-    """A panel that few open: where scripts run, plain text until its tab is chosen (docs/assets/js/devices.js).
+    """A panel that few readers open: with scripts, plain text until its tab is chosen (docs/assets/js/devices.js).
 
     Half of a page's elements would be in panels of other devices. Guesses stay: their script counts their answers.
     """
@@ -143,7 +145,7 @@ def provenance(device: Device, chapter: str) -> Html:
 
 
 def _versions(environment: Environment, mode: str) -> str:
-    """A line with the versions of what was installed, the commit, and live, replayed or stale."""
+    """A line with the installed versions, the commit, and live, replayed or stale."""
     installed = {name: version for name, version in environment.versions.items() if version != "not installed"}
     parts = [
         f"driver {escape(environment.driver)}, CUDA {escape(environment.cuda)}",
@@ -169,9 +171,10 @@ def _banners(chapter: str, recordings: Sequence[Recording], stale: int) -> str:
 
 
 def _missing(device: Device, ids: Sequence[str]) -> Html:
-    """A warning with the experiments not recorded on a device and the command to record them; empty if all are.
+    """A warning with the experiments not recorded on a device and the command to record them; empty if all are
+    recorded.
 
-    Where none is, the chapter stands for their names.
+    If none is recorded, the chapter stands for their names.
     """
     if not ids:
         return Html("")
@@ -200,14 +203,14 @@ def verdicts(device: Device, *claim_ids: str) -> Html:
 
 
 def _folded_status(verdict: Verdict) -> Status | None:
-    """The status under which a claim is folded: it says nothing that the text does not. None if it stays open."""
+    """The status under which a claim is folded, because it adds nothing to the text; None if it stays open."""
     if verdict.status == "holds" and not _other_text(verdict):
         return "holds"
     return "not measured" if verdict.status == "not measured" else None
 
 
 def _run(judged: Sequence[Verdict], folded: Status | None) -> str:
-    """Claims in a row: open, or folded below their number."""
+    """Consecutive claims: open, or folded below their number."""
     boxes = "".join(map(_verdict, judged))
     if folded is None:
         return boxes
@@ -222,7 +225,7 @@ def _verdict(verdict: Verdict) -> str:
 
 
 def verdict_box(verdict: Verdict, panel: Device, why: str, other: str = "") -> str:
-    """A claim with its verdict, in the panel of a device: the source's value beside ours, and why."""
+    """A claim with its verdict, in the panel of a device: the source's value, the measured value, and why."""
     claim, device = verdict.claim, verdict.device
     source = (
         f'<span class="said">{escape(claim.source.who)}: {with_kernel_names(claim.source.value)}</span>'
@@ -243,9 +246,9 @@ def verdict_box(verdict: Verdict, panel: Device, why: str, other: str = "") -> s
 
 
 def why_text(verdict: Verdict) -> str:
-    """Why a claim differs on the default device, which is named where another one is shown; empty where it holds.
+    """Why a claim differs on the default device, named if another device is shown; empty if the claim holds.
 
-    Of a value that only its own device can test, why it differs there.
+    For a value that only its own device can test, why it differs there.
     """
     why = "" if verdict.status == "holds" else verdict.claim.why
     is_of_the_default = not (verdict.claim.source and verdict.claim.source.only_there)
@@ -254,7 +257,7 @@ def why_text(verdict: Verdict) -> str:
 
 
 def _other_text(verdict: Verdict) -> str:
-    """A line if the text describes another status: that of the default device, where it was accepted."""
+    """A line if the text describes another status: the status accepted for the default device."""
     status = status_of_text(verdict.claim.id, verdict.device.root)
     if status in (None, verdict.status) or verdict.device.is_default or verdict.device.is_sample:
         return ""
@@ -274,7 +277,7 @@ def claim_anchor(kind: str, claim_id: str, device: Device) -> str:
 
 
 def opened_device(device: Device) -> Device:
-    """Of the devices recorded beside this one, the one that pages open with; the first if that is not recorded."""
+    """The device that pages open with, among the recorded devices; the first device if it is not recorded."""
     first, *others = all_devices(device.root)
     name = default_device(device.root)
     return next((other for other in others if other.name == name), first)
@@ -288,7 +291,7 @@ def status_badge(verdict: Verdict) -> Html:
 
 
 def measured_html(verdict: Verdict) -> Html:
-    """The measured figure with its spread, and the reason why there is none or no verdict on it."""
+    """The measured figure with its spread, or the reason why there is no figure or no verdict."""
     if verdict.measured is None:
         return Html(escape(verdict.reason))
     spread = f" <small>({escape(verdict.measured.spread_text)})</small>" if verdict.measured.spread_text else ""

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from kinetoscope.html import Html
 from snippets.lab.finding.device import Device
+from snippets.lab.page.kept import outline
 from snippets.lab.recording.device import PROJECT
 
 TERMS = "assets/terms.txt"
@@ -85,8 +86,7 @@ def heading(term: Term, docs: Path) -> str:
 
 def section_title(docs: Path, page: str, anchor: str) -> str:
     """The heading of a page that has this id, as plain text; empty if there is none."""
-    path = docs / f"{page}.md"
-    headings = _HEADING.findall(path.read_text(encoding="utf-8")) if path.is_file() else []
+    headings = _HEADING.findall(outline(docs / f"{page}.md"))
     texts = (text for text, address in headings if (address or heading_slug(text)) == anchor)
     return re.sub("[`*]", "", next(texts, ""))
 

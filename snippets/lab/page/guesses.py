@@ -81,7 +81,8 @@ def guess_number(
 
 
 def _mark(device: Device, unit: str, of: str) -> dict[str, Any]:
-    """Where a guess is on an axis: the axis's unit, and how many `times` the guess; empty if nowhere."""
+    """The place of a guess on an axis: the axis's unit, and the factor `times` from guess to axis; empty without a
+    place."""
     if of and unit in ("%", "x"):
         whole = figure(of, device)
         return {"unit": whole.unit, "times": whole.number / (100 if unit == "%" else 1)}

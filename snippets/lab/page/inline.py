@@ -17,6 +17,7 @@ from snippets.lab.finding.figure import Figure
 from snippets.lab.finding.mismatch import Mismatch, reading
 from snippets.lab.finding.views import Noted
 from snippets.lab.page.disturbed import UNTIMED, disturbed_runs, disturbed_text
+from snippets.lab.page.kept import kept
 from snippets.lab.page.kernel_name import with_kernel_names
 from snippets.lab.page.sample import SAMPLE_TEXT, shown_devices
 from snippets.lab.recording.device import default_device, recordings_root, sample_chapter
@@ -52,6 +53,10 @@ def fig_formatter(source: str, language: str, class_name: str, md: object) -> st
     If several devices are recorded, the sentence has a value for each and shows only that of the selected tab.
     """
     name = source.strip()
+    return kept(("fig", name), lambda: _of_all_devices(name))
+
+
+def _of_all_devices(name: str) -> str:
     root = recordings_root()
     devices = shown_devices(root, name.partition(".")[0], sample_chapter())
     if len(devices) == 1:
@@ -93,6 +98,10 @@ def _left_out(name: str, text: str, error: Exception, attributes: str) -> str:
 def src_formatter(source: str, language: str, class_name: str, md: object) -> str:
     """`#!src L8`: the value from a claim's source; an unknown claim fails the build."""
     name = source.strip()
+    return kept(("src", name), lambda: _source_value(name))
+
+
+def _source_value(name: str) -> str:
     try:
         _, claim = find_claim(name)
     except UnknownName as error:

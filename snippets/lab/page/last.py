@@ -16,6 +16,9 @@ from collections import Counter
 from markdown import Extension, Markdown
 from markdown.postprocessors import Postprocessor
 
+from snippets.lab.page.kept import keep, look
+from snippets.lab.recording.device import recordings_root
+
 CODE = '<div class="language-python highlight"'
 PRIORITY = 5
 """Below every other postprocessor: stashed HTML, such as code blocks, must be restored before."""
@@ -31,7 +34,8 @@ _POPOVER = re.compile(r'popovertarget="(kernel-[0-9a-f]{8})"([^>]*>[^<]*</button
 
 
 class _Last(Postprocessor):  # type: ignore[misc]
-    """Excludes code, guesses and what they veil from the search; marks last lines; numbers the popovers of a page."""
+    """Excludes code, guesses and the fences that they veil from the search; marks last lines; numbers the popovers of a
+    page."""
 
     def run(self, text: str) -> str:
         times = Counter[str]()
@@ -46,6 +50,7 @@ class _Last(Postprocessor):  # type: ignore[misc]
             text = text.replace(f"{start}>", f"{start} data-search-exclude>")
         text = text.replace(IN_YOUR_TRACE, IN_YOUR_TRACE.replace("<p>", '<p class="in-your-trace">'))
         text = _explained_once(text)
+        keep()
         text = _POPOVER.sub(numbered, _without_answers(_PLAIN.sub(r"\1", text)))
         return _EXCLUDED.sub(r'\g<0>="yes"', text)  # with a value, the theme takes it off the page again
 
@@ -61,7 +66,7 @@ def _without_answers(text: str) -> str:
 
 
 def _explained_once(text: str) -> str:
-    """Leave the tooltip of a term to its first place in a section: the same dots under every second word are noise."""
+    """Keep the tooltip of a term only at its first place in a section: dots under every second word distract."""
     seen = set[str]()
 
     def first(match: re.Match[str]) -> str:
@@ -80,7 +85,8 @@ class Last(Extension):  # type: ignore[misc]
     """Registers `_Last`."""
 
     def extendMarkdown(self, md: Markdown) -> None:
-        """Register the postprocessor; Markdown calls this."""
+        """Register the postprocessor; Markdown calls this for each page."""
+        look(recordings_root())
         md.postprocessors.register(_Last(md), "last", PRIORITY)
 
 

@@ -74,12 +74,13 @@ def ledger_list(device: Device) -> Html:
 
 
 def _most_urgent(judged: Sequence[Verdict]) -> Status:
-    """Of a claim's verdicts on several devices, the status that a reader has to see first."""
+    """The most urgent status among a claim's verdicts on several devices."""
     return min((verdict.status for verdict in judged), key=_URGENCY.index)
 
 
 def _entry(judged: Sequence[Verdict]) -> str:
-    """A claim with its verdicts: what it says, why it differs, the source's value and ours, where it is shown."""
+    """A claim with its verdicts: its sentence, why it differs, the source's value and the measured value, and its
+    page."""
     first, claim = judged[0], judged[0].claim
     why = next(filter(None, map(why_text, judged)), "")
     reason = f'<p class="why">{with_code(why)}</p>' if why else ""
@@ -97,7 +98,7 @@ def _entry(judged: Sequence[Verdict]) -> str:
 
 
 def _measured_on(verdict: Verdict) -> str:
-    """A verdict and what was measured, with the id that leads to it."""
+    """A verdict and its measured figure, with the id that links use."""
     ident = escape(claim_anchor("ledger", verdict.claim.id, verdict.device))
     data = f'data-device="{escape(verdict.device.name)}" data-verdict="{escape(verdict.status)}"'
     return (
@@ -147,7 +148,7 @@ def _source(source: Source) -> Html:
 
 
 def _source_name(source: Source) -> str:
-    """Who said it, a link where the address is known."""
+    """The source's name, a link if the address is known."""
     name = escape(source.who)
     return f'<a href="{escape(source.address)}">{name}</a>' if source.address else name
 

@@ -1,4 +1,4 @@
-"""Under which circumstances a chapter was measured: machine, settings, throttling, others on the GPU."""
+"""The conditions of a chapter's measurements: machine, settings, throttling, other programs on the GPU."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ FIELDS: Mapping[str, Callable[[Environment], str]] = {
 
 
 def machine_table(recordings: Sequence[Recording]) -> Html:
-    """A table of what these recordings say about their machines; empty if they say nothing."""
+    """A table of these recordings' data about their machines; empty without data."""
     newest_first = sorted((each.environment for each in recordings), key=lambda place: place.date, reverse=True)
     rows = {name: _distinct(map(text, newest_first)) for name, text in FIELDS.items()}
     asked: dict[str, list[tuple[str, ...]]] = {"before": [], "during": [], "after": []}
@@ -59,10 +59,10 @@ def machine_table(recordings: Sequence[Recording]) -> Html:
 
 
 def _distinct(texts: Iterable[str]) -> str:
-    """What the recordings say, the newest first, each once: they may be from several machines."""
+    """The recordings' values, the newest first, each once: they may come from several machines."""
     return "; ".join(dict.fromkeys(filter(None, texts)))
 
 
 def _reasons(asked: Sequence[tuple[str, ...]]) -> str:
-    """Every reason; `no` if all answers are empty, and nothing if none was asked."""
+    """Every reason; `no` if all answers are empty, and an empty text without any answer."""
     return ", ".join(sorted({reason for reasons in asked for reason in reasons})) or ("no" if asked else "")

@@ -10,8 +10,10 @@ from html import escape
 from pathlib import Path
 
 from kinetoscope.html import Cell, Html, table
+from snippets.lab.cache import once
 from snippets.lab.finding.book import findings
 from snippets.lab.finding.device import Device
+from snippets.lab.page.kept import outline
 from snippets.lab.page.sample import chapter_of
 from snippets.lab.recording.device import PROJECT
 
@@ -27,21 +29,23 @@ def chapters_in_nav(config: str) -> dict[str, str]:
     return {match["page"]: match["title"] for match in _PAGE.finditer(section["pages"])} if section else {}
 
 
+@once
 def chapter_pages(chapter: str, project: Path = PROJECT) -> tuple[str, ...]:
-    """The pages that may show a chapter's claims: that of its findings, then those in nav named after the chapter."""
+    """The pages that may show a chapter's claims: the page of its findings, then pages in nav named after the
+    chapter."""
     in_nav = chapters_in_nav((project / "mkdocs.yml").read_text(encoding="utf-8"))
     named = [page for page in in_nav if chapter_of(f"{page}-".replace("_", "-")) == chapter]
     return tuple(dict.fromkeys([findings(chapter).page, *named]))
 
 
 def claim_page(chapter: str, claim_id: str, project: Path = PROJECT) -> str:
-    """The page of a chapter that shows a claim's verdict; the page of its findings if none does."""
+    """The page of a chapter that shows a claim's verdict; the page of its findings without such a page."""
     first, *others = chapter_pages(chapter, project)
     return next((page for page in others if f'"{claim_id}"' in _text(project, page)), first)
 
 
 def _text(project: Path, page: str) -> str:
-    return (project / "docs" / f"{page}.md").read_text(encoding="utf-8")
+    return outline(project / "docs" / f"{page}.md")
 
 
 def chapter_list(device: Device) -> Html:

@@ -80,7 +80,7 @@ def race_bars(device: Device, variants: Mapping[str, str], caption: str, *, kind
 
 
 def _timed(runs: Mapping[str, Run], kinds: Sequence[str]) -> dict[str, dict[str, Timing | None]]:
-    """Kind -> variant -> its timing; a kind that no variant has is left out."""
+    """Kind -> variant -> its timing, without kinds that no variant has."""
     timed: dict[str, dict[str, Timing | None]] = {}
     for kind in kinds:
         if kind not in KINDS:
@@ -111,7 +111,7 @@ def _ratio_text(ratio: float) -> str:
 
 
 def _note(timed: Mapping[str, Mapping[str, Timing | None]], over: str = "") -> Html:
-    """The line below a race: what each time means, and what the small numbers are."""
+    """The line below a race: the meaning of each time and of the small numbers."""
     meanings = (f"{heading[0].upper()}{heading[1:]}: {meaning}." for heading, meaning in map(KINDS.__getitem__, timed))
     timings = [timing for row in timed.values() for timing in row.values() if timing is not None]
     thirds = "; of a ratio, lowest and highest third of its pairs"

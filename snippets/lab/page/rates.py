@@ -35,7 +35,7 @@ WHY = {
 
 @dataclass
 class Rates:
-    """FLOP/s and bytes/s of a run's activities in cells; notes which ceilings and reasons they name."""
+    """FLOP/s and bytes/s of a run's activities in cells; collects the ceilings and reasons that they name."""
 
     run: Run
     used: dict[str, Ceiling] = field(default_factory=dict)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from kinetoscope.html import Html
+from snippets.lab.cache import once
 from snippets.lab.experiment import chapters
 from snippets.lab.finding.device import Device, all_devices
 from snippets.lab.recording.device import DEFAULT_DEVICE, SAMPLE_DEVICE
@@ -28,6 +29,7 @@ def shown_devices(root: Path, chapter: str, sampled: str) -> tuple[Device, ...]:
     return (Device(root, SAMPLE_DEVICE),) if chapter == sampled else measured or (Device(root, DEFAULT_DEVICE),)
 
 
+@once
 def chapter_of(fence: str) -> str:
     """The chapter of a fence, from the start of its id: `fused-mlp-steps` -> `fused_mlp`; else empty."""
     starts = {chapter.replace("_", "-") + "-": chapter for chapter in chapters()}

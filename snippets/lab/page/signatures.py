@@ -25,7 +25,7 @@ def finding_functions(device: Device) -> Html:
 
 
 def _functions(room: str) -> list[FunctionType]:
-    """The functions that a room offers. Imported here: one of the rooms imports this module."""
+    """The functions that a room offers. Imported here, because one of the rooms imports this module."""
     module = importlib.import_module(room)
     offered = (getattr(module, name) for name in module.__all__)
     return [function for function in offered if isinstance(function, FunctionType)]

@@ -40,8 +40,8 @@ def kernel_table(
     """The GPU activities of one step in order: name, time and share of it, rates, grid and block; the rest folded.
 
     Shows the middle step; durations are means over all steps if they agree, else those of the middle step. A share
-    counts the time in which two kernels of a stream overlap once. A rate
-    needs the work of the activity, from the trace or from `work`: FLOPs and bytes by index in the step.
+    counts the time in which two kernels of a stream overlap once. A rate needs the work of the activity, from the trace
+    or from `work`: FLOPs and bytes by index in the step.
     """
     run, rates = device[experiment], Rates(device[experiment])
     require_kernels(run.trace)

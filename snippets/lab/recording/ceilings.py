@@ -23,7 +23,8 @@ def layout_of(name: str) -> str:
 
 
 def with_layout(name: str) -> str:
-    """A ceiling's name with its layout, also the usual one: `matmul 64x64x64, x @ weight.t()`; `copy` has none."""
+    """A ceiling's name with its layout, even the usual layout: `matmul 64x64x64, x @ weight.t()`; `copy` has no
+    layout."""
     if not name.startswith("matmul "):
         return name
     shape, *others = name.split(", ")

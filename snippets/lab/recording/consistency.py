@@ -23,7 +23,7 @@ than `FAR_PERCENT` off its median."""
 # fmt: off
 # --8<-- [start:contradictions]
 def contradictions(timings: Timings) -> tuple[str, ...]:
-    """What does not fit, one reason each; empty when the times of a step
+    """Contradictions between the times of a step, a reason each; empty if they
     agree."""
     return tuple(_contradictions(timings))
 
@@ -58,7 +58,7 @@ def _contradictions(timings: Timings) -> Iterator[str]:
 
 
 def loop_contradiction(iteration: Timing) -> str:
-    """Why a loop's times cannot be trusted; empty when they fit."""
+    """Why a loop's times are unreliable; empty if they agree."""
     if is_scattered(iteration):
         return (
             f"more than {FEW_PERCENT} % of the blocks are over "
@@ -80,7 +80,7 @@ def is_scattered(timing: Timing) -> bool:
 
 def trace_contradiction(busy_us: float, timings: Timings) -> str:
     """How the GPU time of a traced step contradicts its interleaved time; empty
-    when it fits.
+    if it fits.
 
     A trace's kernels take 0.5 to 1.2 times as long: a replayed graph has gaps
     between short kernels, and a kernel that was launched early contains its
@@ -99,9 +99,9 @@ as long as their recorded steps, and one whose CPU had become slower 1.46 times
 
 
 def loop_trace_contradiction(recorded_us: float, iteration: Timing) -> str:
-    """How the step of a traced loop contradicts the times of the loop; empty
-    when it fits. `recorded_us` is the step's span on the CPU, or the GPU's work
-    if that takes longer."""
+    """How the step of a traced loop contradicts the times of the loop; empty if
+    it fits. `recorded_us` is the step's span on the CPU, or the GPU's work if
+    that takes longer."""
     if iteration.median_us > SLOWER * recorded_us:
         return f"{recorded_us:.0f} us in the trace, but {iteration.median_us:.0f} us without the profiler"
     return ""

@@ -9,6 +9,7 @@ import subprocess
 from functools import lru_cache
 from pathlib import Path
 
+from snippets.lab.cache import once
 from snippets.lab.recording.schema import NotRecorded, RecordingError
 
 PROJECT = Path(__file__).resolve().parents[3]
@@ -42,8 +43,9 @@ def chapter_folder(root: Path, device: str, chapter: str) -> Path:
     return root / device / chapter
 
 
+@once
 def recorded_devices(root: Path) -> tuple[str, ...]:
-    """Recorded devices, the default one first."""
+    """Recorded devices, the default device first."""
     if not root.is_dir():
         return ()
     folders = (path for path in root.iterdir() if FOLDER.fullmatch(path.name) and path.is_dir())
@@ -64,6 +66,7 @@ def require_only_recordings(root: Path) -> None:
             raise RecordingError(f"{path} is not a recording, but a link or a file of another kind; delete it")
 
 
+@once
 def recorded_names(root: Path, device: str, chapter: str) -> tuple[str, ...]:
     """Names of a chapter's experiments that are recorded on a device."""
     names = (path.name.removesuffix(".json") for path in chapter_folder(root, device, chapter).glob("*.json"))
@@ -104,7 +107,7 @@ AMD_GPU = Path("/dev/kfd")
 """How Linux shows AMD's GPUs to ROCm."""
 AMD_ONLY = (
     "this machine's GPU is AMD's, and the experiments need an NVIDIA GPU; a report reads traces of AMD's GPUs, too: "
-    "python -m snippets.lab report TRACE"
+    "python -m kinetoscope report TRACE"
 )
 NO_SLICE = (
     "this machine's GPU is in MIG mode and has no slice, so CUDA cannot use it: make a slice of the whole GPU "
@@ -113,7 +116,7 @@ NO_SLICE = (
 
 
 def why_no_device() -> str:
-    """Why CUDA has no GPU where nvidia-smi should list one, and the cure; else empty."""
+    """Why CUDA has no GPU although nvidia-smi should list one, and the cure; else empty."""
     listing, fault = _nvidia_smi("-L")
     if fault:
         return f"nvidia-smi fails ({fault}): repair or reload the NVIDIA driver"
@@ -130,7 +133,7 @@ def why_no_device() -> str:
 
 
 def _nvidia_smi(*query: str) -> tuple[str, str]:
-    """What nvidia-smi answers, and its error if it fails; both empty where it is not installed or finds no GPU."""
+    """The output of nvidia-smi, and its error if it fails; both empty if it is not installed or finds no GPU."""
     if shutil.which("nvidia-smi") is None:
         return "", ""
     try:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from kinetoscope.trace.events import Trace, TraceError
 from kinetoscope.trace.kineto import read_recorded_trace
+from snippets.lab.cache import once
 from snippets.lab.recording.device import chapter_folder
 from snippets.lab.recording.saving import trace_digest
 from snippets.lab.recording.schema import (
@@ -21,9 +22,10 @@ from snippets.lab.recording.schema import (
 )
 
 Stamp = tuple[int, int]
-"""Time and inode of a file: what was read is cached until another file is in its place."""
+"""Time and inode of a file. Content stays cached until another file is in its place."""
 
 
+@once
 def load_recording(root: Path, device: str, experiment_id: str) -> Recording:
     """Read one recording and check every field. Raises `RecordingError`."""
     path = _paths(root, device, experiment_id)[0]
@@ -42,9 +44,9 @@ def _paths(root: Path, device: str, experiment_id: str) -> tuple[str, str]:
 
 
 def _stamp(path: str, experiment_id: str) -> Stamp | None:
-    """The stamp of a file; None if there is none. Raises `RecordingError` if it is no regular file.
+    """The stamp of a file; None if it does not exist. Raises `RecordingError` if it is not a regular file.
 
-    A link is followed by nobody: a recording comes from a stranger, and a pipe or a device never ends.
+    Links are never followed: a recording comes from a stranger, and a pipe or a device never ends.
     """
     try:
         status = os.lstat(path)
@@ -83,6 +85,7 @@ def trace_path(root: Path, device: str, recording: Recording) -> Path:
     return Path(_paths(root, device, recording.id)[1])
 
 
+@once
 def load_trace(root: Path, device: str, experiment_id: str) -> Trace:
     """Read the trace of a recording. Raises `NotRecorded` if it has none, `RecordingError`, `TraceError`."""
     while True:

@@ -58,7 +58,7 @@ def recording_files(root: Path, device: str, recording: Recording, packed: bytes
 
 
 def trace_digest(packed: bytes) -> str:
-    """The digest of a trace file as published: what `sha256sum` prints."""
+    """The digest of a trace file as published, the same as `sha256sum` prints."""
     return hashlib.sha256(packed).hexdigest()
 
 

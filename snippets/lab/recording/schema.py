@@ -53,7 +53,7 @@ class Timing(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @classmethod
     def from_samples(cls, samples_us: Sequence[float], rounds: tuple[int, ...] = (), **sensors: Any) -> Timing:
-        """Median and quartiles of at least two samples in microseconds, rounded as files keep them."""
+        """Median and quartiles of at least two samples in microseconds, rounded as in files."""
         rounded = tuple(round(sample, 3) for sample in samples_us)
         q1, median, q3 = statistics.quantiles(rounded, n=4, method="inclusive")
         return cls(round(median, 3), round(q1, 3), round(q3, 3), rounded, rounds, **sensors)
@@ -277,7 +277,7 @@ def _items(value: Any) -> Iterable[Any]:
 
 
 def timings_of(recording: Recording) -> Iterator[tuple[str, Timing]]:
-    """Every timing of a recording, and where it is."""
+    """Every timing of a recording, and its place."""
     for index, point in enumerate(recording.points):
         for kind in ("interleaved", "cold", "from_python", "enqueue", "steady") if point.timings else ():
             timing = getattr(point.timings, kind)

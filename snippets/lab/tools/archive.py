@@ -30,7 +30,6 @@ MEMBERS, ARCHIVE_BYTES = 2_000, 240_000_000
 RATIO, SMALL_BYTES = 100, 1_000_000
 """Decompressed over compressed size, where it is above `SMALL_BYTES`. Recorded traces have up to 14."""
 _DATE = "%Y-%m-%dT%H:%M:%SZ"
-HELP = "unpack an archive of recordings after checking it"
 DESCRIPTION = """\
 Check every file of an archive that `record --archive` wrote, then unpack it. A newer recording in this checkout is
 kept; if any file fails a check, nothing is unpacked. An import that was killed can be run again.

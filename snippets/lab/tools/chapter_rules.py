@@ -1,9 +1,9 @@
 """The shape of a chapter's page, as problems with a page and a line.
 
 guess_number_problems   two to four guesses, not counting those of exercises
-veiled_problems         what answers a guess is veiled
-spoiler_problems        nothing above a guess, or between it and what it veils, has its answer
-ending_problems         every section ends with what to look for in a trace of one's own
+veiled_problems         the answer to a guess is veiled
+spoiler_problems        the answer is neither above a guess, nor between it and the fences that it veils
+ending_problems         every section ends with what readers should look for in their own traces
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def shape_problems(page: str, text: str) -> list[str]:
 
 
 def sections(page: str, text: str) -> list[Section]:
-    """The sections of a page, without what is above the first."""
+    """The sections of a page, without the text above the first."""
     inside = {line for fence in fences(page, text) for line in range(fence.line, fence.line + _height(fence))}
     lines = text.splitlines()
     starts = [
@@ -114,7 +114,7 @@ def spoiler_problems(page: str, text: str) -> list[str]:
 
 
 def is_python(fence: Fence) -> bool:
-    """Whether a fence can be parsed; another rule reports one that cannot."""
+    """Whether a fence can be parsed; another rule reports a fence that cannot."""
     try:
         ast.parse(fence.body)
     except SyntaxError:
@@ -132,7 +132,7 @@ def subject_of(fence: Fence) -> str | None:
 
 
 def ending_problems(page: str, text: str) -> list[str]:
-    """Sections that do not end with what to look for."""
+    """Sections that do not end with what to look for in a trace."""
     problems = []
     for section in sections(page, text):
         if section.title in WITHOUT_ENDING:

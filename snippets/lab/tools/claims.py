@@ -1,4 +1,4 @@
-"""The command `claims`: every claim with its verdict, and whether it is still the accepted one."""
+"""The command `claims`: every claim with its verdict, and whether the verdict is accepted."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from snippets.lab.finding.accepted import accept_statuses, accepted_statuses
 from snippets.lab.finding.book import Verdict, judge_all
 from snippets.lab.finding.claim import STATUSES, Status
 from snippets.lab.finding.device import Device, all_devices
+from snippets.lab.page.kept import keep, kept, look
 from snippets.lab.page.ledger import verdict_data
 from snippets.lab.recording.device import recordings_root
 from snippets.lab.recording.schema import RecordingError
 from snippets.lab.tools.listing import known_device
 
-HELP = "the ledger: every claim with its verdict"
 DESCRIPTION = """\
 Print every claim of the book with its verdict on every recorded device: holds, differs, is inconclusive,
 cannot be tested or is not measured.
@@ -44,19 +44,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def command(arguments: argparse.Namespace) -> int:
-    """Print the ledger or accept it; with `--check`, return 1 if a verdict is not the accepted one."""
+    """Print the ledger or accept it; with `--check`, return 1 if a verdict differs from the accepted verdict."""
     root = recordings_root()
+    look(root)
     devices = (known_device(root, arguments.device),) if arguments.device else all_devices(root)
+    if arguments.json:
+        print(kept(("claims", *(device.name for device in devices)), lambda: _json(devices)))
+        keep()
+        if not arguments.check:
+            return 0
     ledger = {device: list(judge_all(device)) for device in devices}
-    judged = [verdict for device in devices for verdict in ledger[device]]
     if arguments.accept:
         for device in devices:
             _accept(device, ledger[device])
-    elif arguments.json:
-        print(json.dumps([verdict_data(verdict) for verdict in judged], indent=1))
-    else:
+    elif not arguments.json:
         _print_lines(ledger)
     return _check(ledger) if arguments.check else 0
+
+
+def _json(devices: Sequence[Device]) -> str:
+    return json.dumps([verdict_data(verdict) for device in devices for verdict in judge_all(device)], indent=1)
 
 
 def _print_lines(ledger: Mapping[Device, Sequence[Verdict]]) -> None:
@@ -94,7 +101,7 @@ def _accept(device: Device, ledger: Sequence[Verdict]) -> None:
 
 
 def _check(ledger: Mapping[Device, Sequence[Verdict]]) -> int:
-    """1 if a device that has accepted verdicts now has other ones; a device without any is never wrong."""
+    """Return 1 if verdicts of a device differ from its accepted verdicts; a device without any never fails."""
     is_red = False
     for device, judged in ledger.items():
         cure = f"python -m snippets.lab claims --accept --device {device.name}"
@@ -118,7 +125,8 @@ def _check(ledger: Mapping[Device, Sequence[Verdict]]) -> int:
 
 
 def _problems(judged: Sequence[Verdict], accepted: Mapping[str, Status]) -> Iterator[str]:
-    """A line for each verdict that is not the accepted one; a new claim need not be accepted before it is measured."""
+    """A line for each verdict that differs from the accepted verdict; a new claim need not be accepted before it is
+    measured."""
     for verdict in judged:
         before: Status | None = accepted.get(verdict.claim.id)
         name = f"{verdict.claim.id} on {verdict.device.name}"

@@ -18,7 +18,6 @@ from snippets.lab.recording.fingerprint import MeasuredCode, measured_code
 from snippets.lab.recording.loading import load_recording, load_trace
 from snippets.lab.recording.schema import NotRecorded, RecordingError
 
-HELP = "experiments by device: recorded, stale, missing"
 DESCRIPTION = """\
 Print the state of every experiment on every recorded device, one line each: recorded, stale (its code has changed
 since), missing or unreadable. A recording without an experiment or chapter is an orphan.
@@ -90,8 +89,7 @@ def experiment_states(device: Device, chapter: str) -> dict[str, str]:
 
 
 def stale_beside(device: Device, chosen: Iterable[Experiment]) -> str:
-    """A line on the chapters with recordings that are stale and not chosen, or empty: changed code may have been
-    that of several chapters."""
+    """A line about other chapters with stale recordings, or empty: changed code may belong to several chapters."""
     ids = {experiment.id for experiment in chosen}
     others = (one for chapter in chapters() for one in experiments(chapter) if one.id not in ids)
     code = measured_code()

@@ -42,7 +42,7 @@ from snippets.lab.tools.page_text import (
 
 MAX_FENCE_LINES = 2
 MAX_COLUMNS = 80
-"""Of shown code: what fits beside the menu and the contents of a page, and most printed paper."""
+"""Columns of shown code that fit next to the menu and the contents of a page, and most printed paper."""
 EXEC_HEADER = 'python exec="on" html="on"'
 SHOWN = re.compile(r'^[> \t]*-+8<-+[ \t]+"(?P<path>[^":]+)(?::(?P<section>[^"]*))?"', re.MULTILINE)
 MARKED = re.compile(r"-+8<-+[ \t]+\[[ \t]*(?P<end>start|end)[ \t]*:[ \t]*(?P<name>[\w-]+)[ \t]*\]")
@@ -212,7 +212,7 @@ def _marks(path: str, text: str, marked: dict[tuple[str, str], int]) -> list[str
 
 
 def stray_problems(page: str, text: str, allowed: Iterable[str] = ()) -> list[str]:
-    """Numbers with a unit typed into prose. `allowed`: fragments of lines that may have them."""
+    """Numbers with a unit typed into prose. `allowed`: exempt fragments of lines."""
     problems = []
     originals = text.splitlines()
     for number, line in enumerate(prose(page, text).splitlines(), start=1):
@@ -240,7 +240,8 @@ def guess_problems(page: str, text: str) -> list[str]:
 
 
 def veil_problems(page: str, text: str) -> list[str]:
-    """Veils of no fence of this page, of a fence above the guess, of a guess, or of a fence that is veiled already."""
+    """Veils of a fence that is not on this page, of a fence above the guess, of a guess, or of a fence that is already
+    veiled."""
     problems, veiled_at, all_fences = list[str](), dict[str, str](), executed_fences(page, text)
     places = {name: fence for fence in all_fences for name in _ids(fence)}
     for fence in all_fences:

@@ -38,14 +38,14 @@ class Fence:
 
     @property
     def ids(self) -> list[str]:
-        """The first argument of each call of `show`, where it is a string. Raises `SyntaxError`."""
+        """The first argument of each call of `show`, if it is a string. Raises `SyntaxError`."""
         calls = [node for node in ast.walk(ast.parse(self.body)) if isinstance(node, ast.Call)]
         first = [call.args[0] for call in calls if called_name(call) == "show" and call.args]
         return [arg.value for arg in first if isinstance(arg, ast.Constant) and isinstance(arg.value, str)]
 
     @property
     def veils(self) -> list[str]:
-        """The ids in `veils=(...)`: the fences that answer the guess of this one."""
+        """The ids in `veils=(...)`: the fences that answer this guess."""
         try:
             calls = [node for node in ast.walk(ast.parse(self.body)) if isinstance(node, ast.Call)]
         except SyntaxError:
@@ -68,7 +68,7 @@ def called_name(node: ast.Call) -> str:
 
 
 def pages(docs: Path) -> dict[str, str]:
-    """Path below docs/ -> text, for every page; there is none among the recordings."""
+    """Path below docs/ -> text, for every page outside the recordings."""
     paths = {path.relative_to(docs).as_posix(): path for path in sorted(docs.rglob("*.md"))}
     return {
         page: path.read_text(encoding="utf-8") for page, path in paths.items() if not page.startswith("recordings/")

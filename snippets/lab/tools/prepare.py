@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from snippets.lab.experiment import chapters
 from snippets.lab.finding.device import Device
 from snippets.lab.notebooks.files import move_unshowable, notebooks
+from snippets.lab.page.kept import keep, kept, look
 from snippets.lab.recording.device import (
     DEFAULT_DEVICE,
     default_device,
@@ -22,7 +25,6 @@ from snippets.lab.recording.device import (
 from snippets.lab.tools.listing import experiment_states
 from snippets.lab.tools.record import Machine, record, this_machine
 
-HELP = "the first step of make docs: record if there is a GPU"
 DESCRIPTION = """\
 On a machine with a GPU, record stale or missing experiments for it. Then print the state of every experiment on the
 pages: live (recorded on this machine), replayed, stale or missing.
@@ -58,14 +60,26 @@ def prepare(root: Path, fresh: bool, here: str | None, *, machine: Callable[[], 
     elif not os.environ.get("DEVICE") and here is None and (reason := why_no_device()):
         print(f"warning: nothing is recorded here: {reason}", file=sys.stderr)
     device = Device(root, default_device(root))
+    look(root)
     for chapter in chapters():
-        for experiment_id, state in experiment_states(device, chapter).items():
+        states = json.loads(kept(("states", device.name, chapter), partial(_states, device, chapter)))
+        for experiment_id, state in states.items():
             mode = {"recorded": "live" if device.name == here else "replayed"}.get(state, state)
             print(f"{experiment_id:40} {mode:10} {device.name}")
+    keep()
     for notebook in notebooks(root):
         if problem := move_unshowable(notebook, Path(".cache/labs")):
             print(f"warning: {problem}", file=sys.stderr)
-    for notebook in notebooks(root):
-        state = notebook.state
-        print(f"{notebook.id:40} {'replayed' if state == 'recorded' else state:10} {DEFAULT_DEVICE}")
+    look(root)  # again: a notebook may have been moved
+    for notebook_id, state in json.loads(kept(("labs",), partial(_lab_states, root))).items():
+        print(f"{notebook_id:40} {'replayed' if state == 'recorded' else state:10} {DEFAULT_DEVICE}")
+    keep()
     return code
+
+
+def _states(device: Device, chapter: str) -> str:
+    return json.dumps(experiment_states(device, chapter))
+
+
+def _lab_states(root: Path) -> str:
+    return json.dumps({notebook.id: notebook.state for notebook in notebooks(root)})

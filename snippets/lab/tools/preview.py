@@ -49,7 +49,8 @@ HOST = "127.0.0.1"
 POLL_S = 0.25
 WATCHER_STARTS_S = 2
 CONFIG = PROJECT / "mkdocs.yml"
-WATCHED = (PROJECT / "docs", PROJECT / "snippets", CONFIG)
+CODE = ("snippets", "kinetoscope")
+WATCHED = (PROJECT / "docs", *(PROJECT / name for name in CODE), CONFIG)
 
 
 class Preview:
@@ -123,8 +124,8 @@ class Preview:
         dependencies = {path for path in changed if not (path.parts[0] == "docs" and path.suffix in (".md", ".ipynb"))}
         if dependencies:
             self._outdated = set(self.site.rglob("index.html"))
-        if any(path.is_relative_to("snippets") for path in changed):
-            forget(any(path.is_relative_to("snippets/lab") for path in changed))
+        if code := [path for path in changed if path.parts[0] in CODE]:
+            forget(any(path.parts[0] != "snippets" or path.parts[1] == "lab" for path in code))
         if self.sample and any(path.parts[0] in ("snippets", "tests") for path in changed):
             self.sample.write()
         own = {self.site / part / "index.html" for path in dependencies for part in path.parts}
@@ -137,8 +138,10 @@ class Preview:
 
         It prints an error once: the next build follows the next change.
         """
-        from snippets.lab.tools.page_rules import finding_problems, text_problems  # here: imported again after a change
+        from snippets.lab.page.kept import look  # here: imported again after a change
+        from snippets.lab.tools.page_rules import finding_problems, text_problems
 
+        look(recordings_root())
         self.fence_errors.errors.clear()
         start = time.perf_counter()
         built = {page: page.stat().st_mtime_ns for page in self.site.rglob("index.html")}
@@ -176,7 +179,7 @@ class Preview:
 
 
 def publish_all(site: Path) -> None:
-    """What chapters publish beside their pages: each `findings/publish.py` has a function of that name."""
+    """Files that chapters publish next to their pages: each `findings/publish.py` has a function of that name."""
     for path in sorted(PROJECT.glob("snippets/*/findings/publish.py")):
         module = importlib.import_module(".".join(path.relative_to(PROJECT).with_suffix("").parts))
         module.publish(site, recordings_root())
@@ -236,15 +239,16 @@ def stamps(watched: Iterable[Path]) -> dict[Path, int]:
 
 
 def forget(lab: bool) -> None:
-    """Drop the chapters' imported code, and the lab's if `lab`, so that its next use imports it again."""
-    for name in [name for name in sys.modules if name.startswith("snippets.")]:
-        if lab or name.split(".")[1] != "lab":
+    """Drop the chapters' imported code, and the lab's and the trace tool's if `lab`: its next use imports it again."""
+    for name in [name for name in sys.modules if name.startswith(("snippets.", "kinetoscope."))]:
+        if lab or (name.startswith("snippets.") and name.split(".")[1] != "lab"):
             del sys.modules[name]
     importlib.invalidate_caches()
-    book = sys.modules.get("snippets.lab.finding.book")
-    if book is not None:
+    if book := sys.modules.get("snippets.lab.finding.book"):
         book.findings.cache_clear()
         book.all_claims.cache_clear()
+    if kept := sys.modules.get("snippets.lab.page.kept"):
+        kept.imported_again()
 
 
 def serve_preview(port: int, sample: str = "") -> None:

@@ -1,4 +1,5 @@
-"""What reaches the preview of `serve`, and what it logs: requests of this machine for pages, printable characters."""
+"""Filter the requests to the preview of `serve`, and its log: requests of this machine for pages, printable
+characters."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ class PreviewServer(LiveReloadServer):
 
 
 class PrintableFormatter(logging.Formatter):
-    """Escapes what could hold terminal commands: MkDocs logs requests as they came."""
+    """Escapes possible terminal commands: MkDocs logs requests unchanged."""
 
     def format(self, record: logging.LogRecord) -> str:
         """The lines of a record."""
@@ -34,9 +35,10 @@ class PrintableFormatter(logging.Formatter):
 
 
 def is_plain(host: str, path: str) -> bool:
-    """Whether a request, with its path as WSGI has it, names this machine and could name a page.
+    """Whether a request, with its path as in WSGI, names this machine and may name a page.
 
-    Another site could point its own name at this address. The port is not compared: a tunnel may have another one.
+    Another site could point its own name at this address. The port is not compared, since a tunnel may have another
+    port.
     """
     if not _THIS_MACHINE.fullmatch(host) or not path.startswith("/") or len(path) > MAX_PATH_BYTES:
         return False

@@ -32,7 +32,6 @@ from snippets.lab.tools.refusals import load_refusals, save_refusals
 if TYPE_CHECKING:
     from snippets.lab.capture.recorder import CostOf, Outcome
 
-HELP = "record experiments on this machine's GPU"
 DESCRIPTION = """\
 Measure stale or missing experiments on this machine's GPU and save them below docs/recordings. If an experiment fails,
 its cause is printed, its earlier recording is kept, and the others are still recorded. The GPU is the first one of
@@ -67,7 +66,7 @@ class Machine:
     batch_costs_s: Callable[[Sequence[Experiment], CostOf], Sequence[float]]
     """How long each thing takes that is started on its own, the shortest first."""
     refusals: Path
-    """The folder of what its GPUs refused."""
+    """The folder of the GPUs' refusals."""
     clock: Callable[[], float] = time.monotonic
 
 
@@ -181,7 +180,7 @@ def record(
 ) -> int:
     """Record the experiments and notebooks that `names` select, print failures, and pack `archive` if given.
 
-    Unless `retry`, leave out what this GPU refused before.
+    Unless `retry`, skip experiments that this GPU refused before.
     """
     chosen = [experiment for name in names or chapters() if not is_notebook(root, name) for experiment in find(name)]
     chosen_notebooks = find_notebooks(root, names)
@@ -225,7 +224,7 @@ def record(
 
 @contextmanager
 def _packed_if_interrupted(root: Path, device: str, archive: Path | None) -> Iterator[None]:
-    """Pack what is recorded when Ctrl-C or SIGTERM ends the work: a borrowed machine may be gone afterwards."""
+    """Pack the recordings when Ctrl-C or SIGTERM ends the work: a borrowed machine may be gone afterwards."""
     try:
         yield
     except (KeyboardInterrupt, SystemExit):
@@ -234,7 +233,7 @@ def _packed_if_interrupted(root: Path, device: str, archive: Path | None) -> Ite
 
 
 def _pack(root: Path, device: str, archive: Path | None) -> None:
-    """Pack all recordings of the device, if an archive is asked for."""
+    """Pack all recordings of the device, if an archive is requested."""
     if archive is None:
         return
     count = pack_archive(root, device, archive)
@@ -245,7 +244,7 @@ def _pack(root: Path, device: str, archive: Path | None) -> None:
 def _costs_s(
     machine: Machine, pending: Sequence[Experiment], cost_s: CostOf, notebooks: Sequence[Notebook]
 ) -> list[float]:
-    """How long each thing takes that is started on its own."""
+    """Estimated seconds of each batch and each notebook."""
     return [*machine.batch_costs_s(pending, cost_s), *map(notebook_cost_s, notebooks)]
 
 
@@ -255,7 +254,8 @@ def _estimate(costs_s: Sequence[float], notebooks: int) -> str:
 
 
 def _print_left(device: str, count: int, costs_s: Sequence[float], minutes: float) -> bool:
-    """Print what was not started in time and how to go on; return whether the minutes are too few for any of it."""
+    """Print the work that was not started in time and how to continue; return whether the minutes are too few for any
+    of it."""
     if not costs_s:
         return False
     is_stuck = min(costs_s) > 60 * minutes
@@ -265,7 +265,7 @@ def _print_left(device: str, count: int, costs_s: Sequence[float], minutes: floa
 
 
 def _minutes_text(seconds: float) -> str:
-    """`17 min`, rounded up, so that as many are enough."""
+    """`17 min`, rounded up, so that this many minutes suffice."""
     return f"{max(1, math.ceil(seconds / 60))} min"
 
 
@@ -278,7 +278,7 @@ def select_notebooks(chosen: Sequence[Notebook], device: str, fresh: bool) -> li
 
 
 def notebook_cost_s(notebook: Notebook) -> float:
-    """How long a notebook took when it was recorded, else its limit."""
+    """The seconds of a notebook's last recording, else its limit."""
     try:
         return notebook.run_info.seconds if notebook.run_info else TIME_LIMIT_S
     except NotebookError:
@@ -288,7 +288,7 @@ def notebook_cost_s(notebook: Notebook) -> float:
 def record_notebooks(
     root: Path, pending: Sequence[Notebook], device: str, run_notebooks: RunNotebooks, left_s: Callable[[], float]
 ) -> dict[str, str]:
-    """Run notebooks that probably end in time; return the cause of each one's failure, empty where it was recorded."""
+    """Run notebooks that probably end in time; return each one's error, empty after success."""
     causes: dict[str, str] = {}
     for notebook in sorted(pending, key=notebook_cost_s):
         if notebook_cost_s(notebook) > left_s():

@@ -1,7 +1,7 @@
-"""What a GPU refused to run, kept beside the builds of this machine: `make docs` does not try it again each time.
+"""Experiments that a GPU refused to run, kept next to this machine's builds, so that `make docs` does not retry them.
 
-A GPU refuses what needs another generation or more memory than it has. A refusal holds while the chapter's code and
-the versions of torch and Triton are the same; `make record` tries again in any case.
+A GPU refuses an experiment that needs another generation or more memory. A refusal holds while the chapter's code and
+the versions of torch and Triton are the same; `make record` always tries again.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ KINDS = ("NeedsGpu: ", "OutOfMemoryError: ")
 
 
 def load_refusals(folder: Path, device: str) -> dict[str, str]:
-    """Experiment -> its cause, of the current code and versions."""
+    """Experiment -> its cause, for the current code and versions."""
     try:
         kept = msgspec.json.decode(_file(folder, device).read_bytes(), type=dict[str, tuple[str, str]])
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
@@ -30,7 +30,7 @@ def load_refusals(folder: Path, device: str) -> dict[str, str]:
 
 
 def save_refusals(folder: Path, device: str, causes: Mapping[str, str], tried: Iterable[str]) -> None:
-    """Keep the refusals among the causes of failures, and forget those of whatever else was tried."""
+    """Keep the refusals among the failures, and forget those of the other tried experiments."""
     known = load_refusals(folder, device)
     now = {name: cause for name, cause in known.items() if name not in {*tried}}
     now |= {name: cause for name, cause in causes.items() if cause.startswith(KINDS)}
@@ -50,7 +50,7 @@ def _file(folder: Path, device: str) -> Path:
 
 
 def _state(experiment: str) -> str:
-    """What a refusal depends on, besides the GPU."""
+    """The inputs that a refusal depends on, besides the GPU."""
     try:
         code = " ".join(fingerprint(each) for each in find(experiment))
     except UnknownName:

@@ -14,7 +14,6 @@ from snippets.lab.experiment import Experiment, UnknownName, Value, chapters, fi
 from snippets.lab.notebooks.files import PREFIX, find_notebook
 from snippets.lab.recording.device import recordings_root
 
-HELP = "profile one experiment on this machine, print the profiler's table, write its trace"
 DESCRIPTION = """\
 Profile one experiment on this machine, GPU or CPU, and print the profiler's table; with --trace-dir, write its Chrome
 trace. The experiment's parameters are options: run mlp/eager --help lists them.

@@ -28,7 +28,6 @@ RESERVED = {"assets", "lab", "labs", "recordings", "search"}
 """Folders of the project or of the site."""
 YAML_WORDS = {"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
 """Words that YAML reads as truth values."""
-HELP = "lay out a new chapter with a working example: make chapter"
 DESCRIPTION = """\
 Write the files of a new chapter, a working example to replace piece by piece, and its lines in mkdocs.yml.
 
@@ -50,7 +49,7 @@ def command(arguments: argparse.Namespace) -> int:
 
 
 class ScaffoldError(CommandError):
-    """No chapter was made; the message has the cause and the cure."""
+    """The chapter could not be made; the message has the cause and the cure."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, exit_code=2)
@@ -99,7 +98,7 @@ def setup_cell(root: Path) -> str:
 def create_chapter(name: str, root: Path) -> list[str]:
     """Write a chapter's files below `root`, then its lines in nav. Returns their paths.
 
-    Raises `ScaffoldError` for an invalid name or one in use. That, a failed write and an interruption leave no files.
+    Raises `ScaffoldError` for an invalid name or a name in use. An error or an interruption leaves no files.
     """
     if not name:
         raise ScaffoldError(f"no name given. {FORM}")

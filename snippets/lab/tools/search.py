@@ -1,9 +1,9 @@
 """The search index after a build: `make docs` runs `python -m snippets.lab.tools.search site`.
 
-The theme indexes what a page says, and of a notebook its code and its buttons, too. Here notebooks keep their prose,
-and a chapter comes before other pages and long before its notebook. The words that people use for what a page teaches,
-the `tags` at its top, lead to its head and not to each of its sections. The questions in a section's paragraph *People
-ask: ...* lead to that section.
+The theme indexes the content of a page, and of a notebook also its code and its buttons. Here notebooks keep their
+prose, and a chapter comes before other pages and long before its notebook. The `tags` at the top of a page, the words
+by which people search for its topic, lead to its head and not to each of its sections. The questions in a section's
+paragraph *People ask: ...* lead to that section.
 """
 
 from __future__ import annotations

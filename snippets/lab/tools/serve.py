@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 
-HELP = "preview the site while you write, rebuilding what you save: make serve"
 DESCRIPTION = """\
 Build the site into a temporary folder and serve it on this machine. Saving a page's text, code or recordings builds
 the page again. Violations of the rules of pages are printed with page and line. Ctrl-C stops it.

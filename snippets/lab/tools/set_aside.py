@@ -1,8 +1,8 @@
-"""What pages hold back, in files of their own: `make docs` runs `python -m snippets.lab.tools.set_aside site`.
+"""Move a page's later content into files: `make docs` runs `python -m snippets.lab.tools.set_aside site`.
 
 Panels of other devices and the tables of timelines are the text of a `<noscript>` until a reader opens them: up to half
-of a page. After a build they move into a file beside it, `set_aside.html`, and a link stays. Where scripts run,
-docs/assets/js/held.js puts the part in place; where none do, the link leads to it. A preview keeps them in the page.
+of a page. After a build they move into a file next to it, `set_aside.html`, and a link stays. With scripts,
+docs/assets/js/held.js puts the part in place; without scripts, the link leads to it. A preview keeps them in the page.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 FILE = "set_aside.html"
 LEAST_LETTERS = 1000
-"""What is shorter stays: a link to it would save nothing."""
+"""Shorter content stays: a link to it would save nothing."""
 _HELD = re.compile(r"<noscript>(.*?)</noscript>", re.DOTALL)
 _HEAD = re.compile(r'<meta charset[^>]*>|<meta http-equiv="Content-Security-Policy"[^>]*>|<link rel="stylesheet"[^>]*>')
 _TITLE = re.compile(r"<title>(.*?)</title>", re.DOTALL)
@@ -25,7 +25,7 @@ _LOCAL_LINK = re.compile(r'(<a\b[^>]* href=")#([^"]*)"')
 
 
 def set_aside(page: Path) -> int:
-    """Move what a built page holds back into a file beside it; returns the number of parts."""
+    """Move a built page's later content into a file next to it; returns the number of parts."""
     text = page.read_text(encoding="utf-8")
     parts: list[str] = []
 
@@ -45,7 +45,7 @@ def set_aside(page: Path) -> int:
 
 
 def _name(content: str) -> str:
-    """HTML text of a part's heading: whose panel it is, and its first caption."""
+    """HTML text of a part's heading: the panel's device, and its first caption."""
     caption, about = _NAME.search(content), _ABOUT.match(content)
     words = [about[1] if about else "", _TAG.sub("", caption[2]).strip() if caption else ""]
     return ": ".join(filter(None, words)) or "more"
@@ -86,7 +86,7 @@ def _section(number: int, part: str, ids: set[str]) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Set aside what the pages of a site hold back, and print how much that was."""
+    """Set aside the later content of a site's pages, and print its size."""
     pages = sorted(Path(arguments[0]).rglob("index.html"))
     counts = [set_aside(page) for page in pages]
     print(f"set_aside: {sum(counts)} parts of {sum(map(bool, counts))} pages")

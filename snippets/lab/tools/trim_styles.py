@@ -29,6 +29,8 @@ _PROPERTY = re.compile(r"""(--[\w-]+)\s*:\s*((?:url\([^)]*\)|"[^"]*"|'[^']*'|[^;
 def trim_page(page: Path, other_styles: str = "") -> int:
     """Trim the large style sheets of a built page; returns the letters saved. `other_styles` may read properties."""
     text = page.read_text(encoding="utf-8")
+    if all(len(css) < LEAST_LETTERS for css in _STYLE.findall(text)):
+        return 0
     bare = _STYLE.sub("", text)
     names, read = set(re.findall(r"[\w-]+", bare)), {*_READ.findall(bare), *_READ.findall(other_styles)}
     result = text

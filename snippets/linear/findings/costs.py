@@ -47,7 +47,7 @@ def cuda_calls(device: Device) -> Figure:
 
 
 def compiled_to_eager(device: Device, shape: str, kind: str) -> Figure:
-    """The time of the compiled layer over that of the eager one."""
+    """The time of the compiled layer / the eager layer's."""
     eager, compiled = PAIRS[shape]
     return paired_ratio(device[compiled], device[eager], kind)
 
@@ -166,7 +166,7 @@ wide_roofline = partial(roofline, variants=ROWS)
 
 
 def biases(device: Device) -> Html:
-    """GPU work and time of `addmm` with a row and with a matrix of bias, beside the layer and Part 1's function."""
+    """GPU work and time of `addmm` with a row and with a matrix of bias, of the layer and of Part 1's function."""
     rows: list[list[Cell]] = []
     for heading, experiment in {
         "nn.Linear, eager": "linear/eager",
@@ -183,7 +183,7 @@ def biases(device: Device) -> Html:
 
 
 def layouts(device: Device) -> Html:
-    """The layout of each matmul's second factor, beside the end of its kernel's name."""
+    """The layout of each matmul's second factor, and the end of its kernel's name."""
     rows: list[list[Cell]] = []
     for experiment in MATMULS:
         for shape, strides, name in matmuls(device[experiment]):

@@ -41,7 +41,7 @@ def work_under(step: Step, name: str) -> list[GpuActivity]:
 
 
 def input_strides(op: CpuOp, index: int) -> tuple[int, ...]:
-    """The strides of an input, which `record_shapes` writes beside the shapes."""
+    """The strides of an input, which `record_shapes` writes next to the shapes."""
     if not op.input_strides:
         raise TraceError(f"the trace has no strides of {op.name}; record it with a newer torch")
     return op.input_strides[index]
@@ -56,7 +56,7 @@ def same_work(first: Run, second: Run) -> Figure:
 
 
 def one_and_the_same(eager: Run, compiled: Run) -> Figure:
-    """Whether both variants of a layer launch only the same one kernel."""
+    """Whether both variants of a layer launch a single, equal kernel."""
     is_same, counted = same_work(eager, compiled), eager.per_step(work)
     is_one = str(counted.value).startswith("1 kernel, 0 memcpy")
     return derived(bool(is_same.value) and is_one, is_same, display=f"{counted.value}, {is_same.text}")
@@ -209,7 +209,7 @@ def launched_by(device: Device) -> Figure:
 
 
 def transpose_share(device: Device) -> Figure:
-    """CPU time of `aten::t` and its calls, in percent of that of the enclosing `aten::linear`, in the trace."""
+    """CPU time of `aten::t` and its calls, in percent of the enclosing `aten::linear`'s, in the trace."""
 
     def cpu_us(step: Step, name: str) -> float:
         find_op(step, name)
@@ -225,7 +225,7 @@ def weight_strides(device: Device) -> Figure:
 
 
 def chains(device: Device) -> Html:
-    """The calls of operators in the eager layer and in the compiled one."""
+    """The operator calls of the eager and of the compiled layer."""
     return Html("".join(f"<p>{how}:</p>{dispatch_tree(device, name)}" for how, name in VARIANTS.items()))
 
 

@@ -154,7 +154,7 @@ def activities(device: Device) -> Figure:
 
 
 def clock_reasons(timing: Timing) -> Figure:
-    """What NVML named as holding the clock down during a timing."""
+    """NVML's reasons for a low clock during a timing."""
     return Figure(", ".join(timing.throttle) or "none")
 
 

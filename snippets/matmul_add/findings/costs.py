@@ -72,7 +72,7 @@ def copy_share(device: Device) -> Figure:
 
 
 def compiled_to_eager(device: Device, size: int, kind: str) -> Figure:
-    """The time of a compiled step over that of an eager one."""
+    """The time of a compiled step / an eager step's."""
     return paired_ratio(device[f"matmul_add/compiled_{size}"], device[f"matmul_add/eager_{size}"], kind)
 
 

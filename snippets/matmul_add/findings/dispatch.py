@@ -241,7 +241,7 @@ with_item = partial(timeline, variants={"Without": "matmul_add/eager_4096", "Wit
 
 
 def calls(device: Device) -> Html:
-    """The CUDA calls that each matmul and each add makes; those of the very first step beside those after it."""
+    """The CUDA calls of each matmul and each add, for the very first step and for later steps."""
     rows: list[Sequence[Cell]] = []
     for name in ("eager_64", "stacked", "eager_4096"):
         step = device[f"matmul_add/{name}"].step

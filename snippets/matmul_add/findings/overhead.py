@@ -68,7 +68,7 @@ def across(
 
 
 def of_traces(device: Device, of: Callable[[Run], Figure], *experiments: str) -> Figure:
-    """A number of the first trace, whose spread is that of all traces."""
+    """A number of the first trace, with the spread over all traces."""
     figures = [of(device[f"matmul_add/{name}"]) for name in experiments]
     numbers = [figure.number for figure in figures]
     return replace(figures[0], spread=(min(numbers), max(numbers)), origin="; ".join(one.origin for one in figures))

@@ -205,7 +205,7 @@ def gap_left(device: Device) -> Figure:
 
 
 def gap_after_fifty(device: Device) -> Figure:
-    """The first gap behind fifty warm-up steps over the one behind a single step, without a GPU."""
+    """The first gap after fifty warm-up steps / the first gap after a single step, without a GPU."""
     single, _, fifty, _ = (first for _, _, first, _ in without_gpu(device))
     return ratio_of_pairs(fifty, single)
 

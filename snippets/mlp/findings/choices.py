@@ -19,7 +19,7 @@ Launch = tuple[int, int]
 
 
 class Compilation(NamedTuple):
-    """What one compilation chose, the time of the chosen kernel, and what Inductor itself had measured."""
+    """The choice of one compilation, the time of the chosen kernel, and Inductor's own timings."""
 
     launch: Launch
     us: float
@@ -38,14 +38,14 @@ def compiled_anew(device: Device, trial: str = "default") -> list[Compilation]:
 
 
 def trials(device: Device) -> dict[str, list[Compilation]]:
-    """All trials of `mlp/tuned`, by name, first those without options."""
+    """All trials of `mlp/tuned`, by name, the trials without options first."""
     found = device["mlp/tuned"].data.get("trials", {})
     names = ("default", *sorted(found, key=lambda name: name != "room"))
     return {name: compiled_anew(device, name) for name in names}
 
 
 def draws(device: Device) -> dict[Launch, Timing]:
-    """What Inductor chose by default and with room, the fastest kernel first; a sample for each choice."""
+    """Inductor's choices by default and with room, the fastest kernel first; a sample for each choice."""
     samples: dict[Launch, list[float]] = {}
     for name, compilations in trials(device).items():
         for each in compilations if name in ("default", "room") else ():
@@ -194,7 +194,7 @@ def in_trace(run: Run) -> Timing:
 
 
 def choices(device: Device) -> Html:
-    """The fused kernel's time under each configuration that Inductor chose, beside Liger's; then each trial."""
+    """The fused kernel's time under each configuration that Inductor chose, and Liger's; then each trial."""
     counted = [each.launch for name, of in trials(device).items() if name in ("default", "room") for each in of]
     groups = {
         f"{config_name(device, launch)}: {counted.count(launch)} of {len(counted)}": {"Inductor": timing}

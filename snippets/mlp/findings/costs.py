@@ -40,12 +40,12 @@ SIZES = (ONE_TOKEN, ONE_SEQUENCE, *(f"[batch={batch},seq=128]" for batch in (4, 
 
 
 def times_eager(device: Device, variant: str, kind: str = "interleaved") -> Figure:
-    """Eager's time over that of a variant."""
+    """Eager's time / a variant's."""
     return paired_ratio(device["mlp/eager"], device[VARIANTS[variant]], kind)
 
 
 def at_size(device: Device, upper: str, lower: str, size: str, kind: str = "from_python") -> Figure:
-    """The time of one variant over that of another at a size of the sweeps."""
+    """The time of one variant / another's at a size of the sweeps."""
     return paired_ratio(device[SWEEPS[upper] + size], device[SWEEPS[lower] + size], kind)
 
 

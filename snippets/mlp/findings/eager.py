@@ -38,7 +38,7 @@ SHAPES = "[8192,768]x[768,3072], [8192,768]x[768,3072], [8192,3072]x[3072,768]"
 
 
 def gemm_kernels(run: Run) -> Figure:
-    """Names of the three GEMM kernels, in short where gate and up run one."""
+    """Names of the three GEMM kernels, shortened if gate and up run the same kernel."""
     names = run.per_step(lambda step: ", ".join(kernel.name for kernel in gemms(step)))
     gate, *others = str(names.value).split(", ")
     return replace(names, display=f"{gate} twice, then {others[-1]}") if others[0] == gate else names
@@ -163,7 +163,7 @@ def down_is_faster(device: Device) -> Figure:
 
 
 def chain_over_mm(device: Device) -> Figure:
-    """Own CPU time of the operators that launch nothing themselves, in percent of that of `aten::mm`."""
+    """Own CPU time of the operators that launch nothing themselves, in percent of `aten::mm`'s."""
     rows = [row for row in key_averages(device["mlp/eager"].whole.trace) if row.name.startswith("aten::")]
     idle = fsum(row.self_cpu_us for row in rows if not row.self_gpu_us)
     mm = fsum(row.self_cpu_us for row in rows if row.name == "aten::mm")
@@ -179,13 +179,13 @@ def throttling(device: Device) -> Figure:
 
 
 def gap_before_up(step: Step) -> float:
-    """Time from the end of the product of `gate` to the start of that of `up`."""
+    """Time from the end of the product of `gate` to the start of the product of `up`."""
     gate, up, _ = gemms(step)
     return up.start_us - gate.start_us - gate.duration_us
 
 
 def up_to_gate(step: Step) -> float:
-    """The time of the product of `up` over that of `gate`."""
+    """The time of the product of `up` / the product of `gate`."""
     gate, up, _ = gemms(step)
     return up.duration_us / gate.duration_us
 

@@ -1,4 +1,4 @@
-"""The fused kernel in either launch configuration, beside Liger's, in whole forwards, and at two widths."""
+"""The fused kernel in both launch configurations, against Liger's, in whole forwards, and at two widths."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -82,14 +82,14 @@ def forward_timings(device: Device) -> dict[str, Timing]:
 
 
 def saved_us(device: Device, variant: str) -> Figure:
-    """Eager's time less that of a forward of `mlp/tuned`, interleaved, in pairs."""
+    """Eager's time minus that of a forward of `mlp/tuned`, interleaved, in pairs."""
     timings = forward_timings(device)
     pairs = zip(timings["eager"].samples_us, timings[variant].samples_us, strict=True)
     return Figure.from_timing(timing_of_samples([eager - other for eager, other in pairs]))
 
 
 def eager_over(device: Device, variant: str) -> Figure:
-    """Eager's time over that of a forward of `mlp/tuned`, interleaved, in pairs."""
+    """Eager's time / that of a forward of `mlp/tuned`, interleaved, in pairs."""
     timings = forward_timings(device)
     return ratio_of_pairs(timings["eager"], timings[variant], "mlp/tuned, interleaved, in pairs")
 
@@ -185,7 +185,7 @@ def forwards(device: Device) -> Html:
 
 
 def widths(device: Device) -> Html:
-    """The two fused kernels at a hidden size that is not a power of two, and at one that is."""
+    """The two fused kernels at a hidden size that is a power of two, and at a size that is not."""
     variants = {"Inductor": "mlp/compiled", "Liger": "mlp/liger"}
     groups = {
         f"{width} columns": {name: in_trace(device[experiment + suffix]) for name, experiment in variants.items()}

@@ -30,7 +30,7 @@ OPS: Mapping[str, str] = {"gelu": "GELU", "negation": "negation"}
 
 
 def cache_data(device: Device) -> Mapping[str, Any]:
-    """What the probe of the cache returned. Raises `NotRecorded` for one of an earlier form."""
+    """The data of the cache probe. Raises `NotRecorded` for data of an earlier form."""
     found: Mapping[str, Any] = device["regimes/in_cache"].data
     if "op_us" not in found:
         raise NotRecorded("regimes/in_cache has no 'op_us'; make record CHAPTER=regimes")
@@ -43,7 +43,7 @@ def cache_sizes(device: Device) -> list[int]:
 
 
 def gelu_bytes(tokens: int) -> int:
-    """What GELU reads and writes."""
+    """The bytes that GELU reads and writes."""
     return 2 * BF16_BYTES * tokens * HIDDEN
 
 
@@ -65,7 +65,7 @@ def copy_rate(device: Device) -> Figure:
 
 
 def of_copy(device: Device, op: str, tokens: int) -> Figure:
-    """The rate of GELU or of a negation, right after its product, over that of a large copy."""
+    """The rate of GELU or of a negation, right after its product / the rate of a large copy."""
     return unpaired_ratio(op_rate(device, op, tokens, "after"), copy_rate(device))
 
 
@@ -75,7 +75,7 @@ def fastest_gelu(device: Device) -> Figure:
 
 
 def gelu_of_negation(device: Device) -> Figure:
-    """GELU's rate from memory over that of a negation, with 16,384 tokens."""
+    """GELU's rate from memory / a negation's, with 16,384 tokens."""
     return unpaired_ratio(*(op_rate(device, op, 16384, "flushed") for op in ("gelu", "negation")))
 
 
@@ -98,7 +98,7 @@ def step_timing(device: Device, tokens: int, step: str) -> Timing:
 
 
 def fused_over(device: Device, step: str, tokens: int) -> Figure:
-    """The fused kernel's time over that of another step of the layer."""
+    """The fused kernel's time / that of another step of the layer."""
     fused, other = (step_timing(device, tokens, name) for name in ("fused", step))
     return ratio_of_pairs(fused, other, f"{device['regimes/in_cache'].origin}, fused over {step}, {tokens} tokens")
 
@@ -120,7 +120,7 @@ def saved_by_epilogue(device: Device, tokens: int) -> Figure:
 
 
 def as_copy_us(device: Device, tokens: int) -> Figure:
-    """Time in which a large copy would move what GELU reads and writes."""
+    """The time of a large copy for the bytes that GELU reads and writes."""
     rate = copy_rate(device)
     low, high = (1e6 * gelu_bytes(tokens) / each for each in reversed(rate.bounds))
     return Figure(1e6 * gelu_bytes(tokens) / rate.number, "us", (low, high), rate.origin)
@@ -138,7 +138,7 @@ def cache_table(device: Device) -> Html:
 
 
 def saved_table(device: Device) -> Html:
-    """What cuBLAS's epilogue saves, beside the time of GELU's bytes at a large copy's rate."""
+    """The saving of cuBLAS's epilogue, and the time of GELU's bytes at a large copy's rate."""
     rows = [
         [f"{tokens:,}", figure_cell(as_copy_us(device, tokens)), figure_cell(saved_by_epilogue(device, tokens))]
         for tokens in cache_sizes(device)
@@ -148,7 +148,8 @@ def saved_table(device: Device) -> Html:
 
 
 def step_table(device: Device) -> Html:
-    """The Linear alone, and with its GELU in eager's two kernels, in cuBLAS's epilogue and in ours, on the GPU."""
+    """The Linear alone, and with its GELU in eager's two kernels, in cuBLAS's epilogue and in the chapter's kernel, on
+    the GPU."""
     steps = {"linear": "product alone", "eager": "eager", "epilogue": "cuBLAS's epilogue", "fused": "ours, fused"}
     rows: list[list[Cell]] = [
         [f"{tokens:,}", *(figure_cell(Figure.from_timing(step_timing(device, tokens, step))) for step in steps)]

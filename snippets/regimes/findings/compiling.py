@@ -1,4 +1,4 @@
-"""What the modes of the compiler cost and win: seconds of a compilation, time of a call."""
+"""Cost and benefit of the compiler's modes: seconds of a compilation, time of a call."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def modes(device: Device, subject: str) -> list[str]:
 
 
 def probed_mode(device: Device, subject: str, mode: str) -> Mapping[str, Any]:
-    """What the probe saw of a mode."""
+    """The probe's data of a mode."""
     found: Mapping[str, Any] = device[run_id(subject)].data["modes"][mode]
     return found
 
@@ -67,7 +67,7 @@ def mode_time(device: Device, subject: str, variant: str, kind: str = "from_pyth
 
 
 def over(device: Device, subject: str, upper: str, lower: str, kind: str = "from_python") -> Figure:
-    """The time of a call of one variant, eager or a mode, over that of another, from pairs."""
+    """The time of a call of one variant, eager or a mode / another's, from pairs."""
     above, below = (mode_timing(device, subject, variant, kind) for variant in (upper, lower))
     return ratio_of_pairs(above, below, f"{device[run_id(subject)].origin}, {upper} over {lower}, {KINDS[kind]}")
 

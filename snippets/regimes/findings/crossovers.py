@@ -1,4 +1,4 @@
-"""The sizes at which one regime gives way to the next, and what limits a step at a point of a sweep."""
+"""The sizes at which one regime gives way to the next, and the limit of a step at a point of a sweep."""
 
 import statistics
 from dataclasses import replace
@@ -21,7 +21,7 @@ def medians(run: Run, kind: str = "interleaved") -> list[float]:
 
 
 def least_us(at: Run, limit: str) -> float:
-    """The time of a point's bytes at the rate of a copy, or of its FLOPs at that of a large matmul."""
+    """The time of a point's bytes at a copy's rate, or of its FLOPs at a large matmul's."""
     point, ceiling = at.point, at.ceiling(limit)
     return 1e6 * (point.flops if ceiling.flops else point.bytes) / ceiling.rate
 
@@ -58,7 +58,7 @@ def cpu_varies(run: Run) -> Figure:
 
 
 def memory_until(run: Run) -> Figure:
-    """The tokens up to which a step's bytes take longer, at the rate of a copy, than its FLOPs at that of a matmul."""
+    """The tokens up to which a step's bytes, at a copy's rate, take longer than its FLOPs at a matmul's rate."""
     at = points(run)
     by_bytes, by_flops = ([least_us(each, limit) for each in at.values()] for limit in (COPY, LARGE_MATMUL))
     return _size(run, crossing(list(at), by_bytes, by_flops), "arithmetic overtakes memory")
@@ -91,7 +91,7 @@ def launches(device: Device, sweep: str) -> dict[int, int]:
 
 
 def regime_of(at: Run) -> str:
-    """What limits a step at a point: the CPU where it is slower than the GPU, else the larger of two least times."""
+    """The limit of a step at a point: the CPU if it is slower than the GPU, else the larger of two least times."""
     if at.timing("enqueue").median_us > at.timing().median_us:
         return "overhead-bound"
     return "memory-bound" if least_us(at, COPY) > least_us(at, LARGE_MATMUL) else "compute-bound"

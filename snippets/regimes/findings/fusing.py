@@ -49,7 +49,7 @@ def layer(device: Device, variant: str, tokens: int) -> Run:
 
 
 def fused_over_eager(device: Device, tokens: int, kind: str = "interleaved") -> Figure:
-    """The fused kernel's time over that of eager's two."""
+    """The fused kernel's time / that of eager's two kernels."""
     return paired_ratio(layer(device, "fused", tokens), layer(device, "eager", tokens), kind)
 
 
@@ -155,14 +155,14 @@ def bias_times(device: Device) -> Html:
 
 
 def bias_calls(device: Device, dtype: str, variant: str) -> Figure:
-    """What Inductor's code calls for the stack, in order, without numbers."""
+    """The calls of Inductor's code for the stack, in order, without numbers."""
     calls = device["regimes/biases"].data["code"][dtype][variant]["calls"]
     names = [re.sub(r"^extern_kernels\.|^triton_poi_|_\d+$", "", call) for call in calls]
     return Figure(", ".join(names), origin=f"{device['regimes/biases'].origin}, {dtype}, {variant}")
 
 
 def calls_table(device: Device) -> Html:
-    """What Inductor's code calls for the stack by type and form."""
+    """The calls of Inductor's code for the stack, by type and form."""
     rows = [
         [dtype, heading, code(bias_calls(device, dtype, variant).text, 90)]
         for dtype in ("bfloat16", "float32")

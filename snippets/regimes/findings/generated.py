@@ -1,4 +1,4 @@
-"""What the compiler made: guards, generated code, and what max-autotune chose from."""
+"""The compiler's output: guards, generated code, and the candidates of max-autotune."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def guards(device: Device, subject: str, mode: str) -> Figure:
 
 
 def guard_kinds(texts: Sequence[str]) -> dict[str, int]:
-    """What guards look at -> their number, the most frequent first."""
+    """Kind of guard -> its number, the most frequent first."""
     counts: dict[str, int] = {}
     for text in texts:
         kind = next((name for pattern, name in _GUARD_KINDS.items() if re.search(pattern, text)), "state of PyTorch")
@@ -56,7 +56,7 @@ _GUARD_KINDS: Mapping[str, str] = {
 
 
 def generated(device: Device, subject: str) -> Html:
-    """What the generated code of each mode calls, and the source of its Triton kernels, folded."""
+    """The calls of each mode's generated code, and the source of its Triton kernels, folded."""
     rows: list[list[Cell]] = []
     sources: dict[str, str] = {}
     for mode in modes(device, subject):
@@ -75,7 +75,7 @@ def generated(device: Device, subject: str) -> Html:
 
 
 def guard_table(device: Device) -> Html:
-    """What the guards of the default mode look at, and all of them, folded."""
+    """The kinds of guards of the default mode, and all guards, folded."""
     texts = probed_mode(device, STACK, "default")["guards"][0]
     rows = [[kind, str(count)] for kind, count in guard_kinds(texts).items()]
     listed = "\n".join(escape(text) for text in texts)
@@ -84,7 +84,7 @@ def guard_table(device: Device) -> Html:
 
 
 def lookup(device: Device) -> Figure:
-    """The time in which Dynamo looks for a graph whose guards hold, in the trace of eight blocks with 64 tokens."""
+    """Dynamo's time to find a graph whose guards hold, in the trace of eight blocks with 64 tokens."""
 
     def lookup_us(step: Step) -> float:
         return math.fsum(op.duration_us for op in step.ops if op.name.startswith("TorchDynamo Cache Lookup"))
@@ -93,7 +93,7 @@ def lookup(device: Device) -> Figure:
 
 
 def tuned(device: Device, subject: str, mode: str = TUNED) -> list[Mapping[str, Any]]:
-    """What max-autotune tried for each product of another shape, in order; it looks up what it has tried before."""
+    """The candidates of max-autotune for each product of a new shape, in order; known shapes are looked up."""
     found: dict[tuple[float, ...], Mapping[str, Any]] = {}
     for product in probed_mode(device, subject, mode)["tuned"]:
         found.setdefault(tuple(sorted(product["ms"].values())), product)
@@ -112,7 +112,7 @@ def fastest(product: Mapping[str, Any], triton: bool) -> tuple[str, float]:
 
 
 def winner(product: Mapping[str, Any]) -> str:
-    """Whose kernel was the fastest by the clock of max-autotune: `cuBLAS` or `Triton`."""
+    """The origin of the fastest kernel by max-autotune's clock: `cuBLAS` or `Triton`."""
     return "Triton" if min(product["ms"], key=product["ms"].__getitem__).startswith("triton") else "cuBLAS"
 
 
@@ -168,12 +168,12 @@ def choice_varies(device: Device) -> Figure:
 
 
 def down_winner(device: Device, mode: str) -> Figure:
-    """Whose kernel a compilation with max-autotune chose for the product down, with 64 tokens."""
+    """The origin of the kernel that a compilation with max-autotune chose for the product down, with 64 tokens."""
     return Figure(winner(tuned(device, STACK, mode)[1]), origin=f"{device[run_id(STACK)].origin}, {mode}")
 
 
 def geglu_winners(device: Device, mode: str) -> Figure:
-    """Whose kernels a compilation with max-autotune chose for the GeGLU block's products, with 8192 tokens."""
+    """The origins of the kernels that max-autotune chose for the GeGLU block's products, with 8192 tokens."""
     chosen = dict(zip(PRODUCTS[GEGLU], map(winner, tuned(device, GEGLU, mode)), strict=True))
     whose = set(chosen.values())
     each = ", ".join(f"{kernel} for {product}" for product, kernel in chosen.items())

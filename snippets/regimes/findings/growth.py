@@ -139,7 +139,7 @@ def compiled_from_python(device: Device) -> Figure:
 
 
 def gains_on_gpu(device: Device) -> dict[int, float]:
-    """Tokens -> eager's time on the GPU over that of the compiled stack."""
+    """Tokens -> eager's time on the GPU / the compiled stack's."""
     eager, compiled = (medians(device[sweep]) for sweep in (STACK, COMPILED))
     return {
         tokens: first / second for tokens, first, second in zip(points(device[STACK]), eager, compiled, strict=True)
@@ -178,7 +178,7 @@ def gelu_in_compute_bound(device: Device) -> Figure:
 
 
 def opening(device: Device) -> Html:
-    """The stack from one token to many: what the CPU takes, what the GPU takes, how long one waits."""
+    """The stack from one token to many: the times of the CPU, of the GPU and of the wait."""
     return waiting(device, SIZES)
 
 

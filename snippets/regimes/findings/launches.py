@@ -51,7 +51,7 @@ def timed(device: Device, variant: str, size: str) -> Run:
 
 
 def launches(device: Device, variant: str, size: str) -> Figure:
-    """Calls of a step that put work on the GPU, in its trace; `small` and `large` have one."""
+    """Calls of a step that put work on the GPU, in its trace; `small` and `large` have a trace."""
     return quantity(device[f"regimes/{size}_{variant}"], "gpu_calls_per_step")
 
 
@@ -67,12 +67,12 @@ def wall_saved(device: Device, variant: str, size: str) -> Figure:
 
 
 def fused_of_eager(device: Device, kind: str, size: str = "small") -> Figure:
-    """The time of the step with the fused kernel over that of eager."""
+    """The time of the step with the fused kernel / eager's."""
     return paired_ratio(timed(device, "fused", size), timed(device, "eager", size), kind)
 
 
 def compiled_gelu(device: Device) -> Figure:
-    """The time of a compiled step's pointwise kernels over that of eager's, in the traces at 8,192 tokens."""
+    """The time of a compiled step's pointwise kernels / eager's, in the traces at 8,192 tokens."""
 
     def pointwise_us(step: Step) -> float:
         return kernel_time_us(kernel for kernel in step.kernels if "gelu" in kernel.name.lower())
@@ -215,7 +215,7 @@ def batching(device: Device) -> Figure:
 
 
 def remedies(device: Device, size: str) -> Html:
-    """Each remedy at one size: launches, the CPU's time, the GPU's, the time from Python, and what it saves."""
+    """Each remedy at one size: launches, the CPU's time, the GPU's, the time from Python, and the saving."""
     rows: list[list[Cell]] = []
     for heading, variant in REMEDIES.items():
         run = timed(device, variant, size)
@@ -241,7 +241,7 @@ def _larger_batch(device: Device) -> list[Cell]:
 
 
 def against_article(device: Device) -> Html:
-    """What each remedy saves of eager's launches, and of the time from Python at each size."""
+    """Each remedy's saving of eager's launches, and of the time from Python at each size."""
     rows: list[list[Cell]] = []
     for heading, variant in list(REMEDIES.items())[1:]:
         saved = [figure_cell(wall_saved(device, variant, size)) for size in SIZES]

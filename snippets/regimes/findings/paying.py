@@ -58,9 +58,9 @@ def saved(device: Device, subject: str, mode: str) -> Figure:
 
 
 def break_even(device: Device, subject: str, mode: str, caches: str = "empty") -> Figure:
-    """Calls until what each saves adds up to the compilation with `empty` or with `full` caches; `never` if none saves.
+    """Calls until their savings add up to the compilation with `empty` or with `full` caches; `never` without a saving.
 
-    Inconclusive where the spread of what a call saves contains nothing.
+    Inconclusive if the spread of a call's saving includes zero.
     """
     cost = (compile_time if caches == "empty" else again_time)(device, subject, mode)
     gain = saved(device, subject, mode)
@@ -88,7 +88,7 @@ def has_steady(device: Device, subject: str) -> bool:
 
 
 def alone(device: Device, variant: str) -> Mapping[str, Any]:
-    """What was measured of the GeGLU block, eager or in a mode, alone for seconds. Raises `NotRecorded` without it."""
+    """The timing of the GeGLU block, eager or in a mode, alone for seconds. Raises `NotRecorded` without it."""
     found: Mapping[str, Any] = device[run_id(GEGLU)].data.get("steady", {}).get(variant, {})
     if not found:
         raise NotRecorded(f"{run_id(GEGLU)} has no steady times of {variant!r}; make record CHAPTER=regimes")

@@ -1,4 +1,4 @@
-"""What a new number of tokens costs a compiled stack."""
+"""The cost of a new number of tokens for a compiled stack."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def compiling_calls(device: Device, asked: str) -> list[tuple[int, float]]:
 
 
 def shapes_table(device: Device) -> Html:
-    """One call after the other with another number of tokens: whether it compiled, and how long it took."""
+    """Successive calls with new numbers of tokens: whether each compiled, and its time."""
     data = _shapes(device)
     rows: list[list[Cell]] = []
     for index, tokens in enumerate(data["tokens"]):
@@ -75,7 +75,7 @@ def graphs_of_shapes(device: Device) -> Figure:
 
 
 def replayed(device: Device) -> Mapping[str, Any]:
-    """What the mode reduce-overhead did at each size. Raises `NotRecorded` without it."""
+    """The data of the mode reduce-overhead at each size. Raises `NotRecorded` without it."""
     found: Mapping[str, Any] = _shapes(device).get("replayed", {})
     if not found:
         raise NotRecorded("regimes/new_shapes has no 'replayed'; make record CHAPTER=regimes")
@@ -83,7 +83,7 @@ def replayed(device: Device) -> Mapping[str, Any]:
 
 
 def replayed_table(device: Device) -> Html:
-    """The first calls of each size in the mode reduce-overhead, and what was compiled and recorded so far."""
+    """The first calls of each size in the mode reduce-overhead, and the compilations and recordings so far."""
     found = replayed(device)
     sizes = zip(_shapes(device)["tokens"], found["call_s"], found["graphs"], found["recorded"], strict=True)
     rows: list[list[Cell]] = [

@@ -25,7 +25,7 @@ OTHERS = ("linear", "eager")
 
 
 def tiles(device: Device, tokens: int) -> Mapping[str, Any]:
-    """Each tile tried at so many tokens, and what was seen of it."""
+    """Each tile tried with `tokens` tokens, and its data."""
     found: Mapping[str, Any] = device["regimes/spills"].data[str(tokens)]
     return found
 
@@ -36,7 +36,7 @@ def tile_timing(device: Device, tokens: int, tile: str) -> Timing:
 
 
 def tile_ratio(device: Device, tokens: int, upper: str, lower: str) -> Figure:
-    """The kernel's time with one tile over that with another."""
+    """The kernel's time with one tile / its time with another."""
     above, below = (tile_timing(device, tokens, tile) for tile in (upper, lower))
     return ratio_of_pairs(above, below, f"{device['regimes/spills'].origin}, {upper} over {lower}")
 

@@ -1,4 +1,4 @@
-"""The figures and claims of the page on what each row means. R are our own."""
+"""The figures and claims of the page on the meaning of each row. Claims with R are the book's own."""
 
 from snippets.trace_rows.findings import compiled, gpu, launches, rows
 

@@ -1,4 +1,4 @@
-"""What the GPU does: several streams, copies, fills."""
+"""The GPU's work: several streams, copies, fills."""
 
 import math
 from collections.abc import Sequence

@@ -14,7 +14,7 @@ SHOWN = 4
 
 
 def lines(device: Device) -> Html:
-    """The longest kernels of a step whose trace has stacks: those that have a line of Python, each name once."""
+    """The longest kernels of a step with a line of Python, from a trace with stacks, each name once."""
     run = device["training_step/healthy_stacks"]
     facts = Facts(run.trace)
     longest: dict[str, GpuActivity] = {}

@@ -19,7 +19,7 @@ def total_to_self(device: Device) -> Figure:
 
 
 def _total_to_self(step: Step) -> float:
-    """Time of all calls of `aten::linear`, over what the operators that they call leave of it."""
+    """Time of all calls of `aten::linear` / their own time, without the operators that they call."""
     total = math.fsum(op.duration_us for op in step.ops if op.name == "aten::linear")
     called = math.fsum(op.duration_us for op in step.ops if op.parent is not None and op.parent.name == "aten::linear")
     return total / (total - called)

@@ -1,4 +1,4 @@
-"""What a forward keeps for backward, derived from shapes: shown beside what was measured."""
+"""The tensors that a forward keeps for backward, derived from shapes: shown next to the measured bytes."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ SIZE = {"float32": 4, "bfloat16": 2}
 
 # --8<-- [start:kept]
 def kept_by_block(tokens, dim, hidden, number, autocast=False):
-    """What keeps a tensor for the backward of one block -> its bytes, where a
-    number has `number` bytes."""
+    """Operation that keeps a tensor for the backward of one block -> its bytes,
+    where a number has `number` bytes."""
     narrow, wide = tokens * dim * number, tokens * hidden * number
     casts = 2 if autocast else 1  # gate's and up's own
     weights = 3 * dim * hidden * number if autocast else 0
@@ -36,9 +36,9 @@ def kept_bytes(
     autocast: bool = False,
     recomputes: int = 0,
 ) -> dict[str, int]:
-    """What keeps a tensor for the backward of a whole forward -> its bytes.
+    """Operation that keeps a tensor for the backward of a whole forward -> its bytes.
 
-    Every `recomputes`-th block keeps nothing from within. The first block's input is the batch, which is there anyway.
+    Every `recomputes`-th block keeps no inner tensor. The first block's input is the batch, which exists anyway.
     """
     tokens = batch * seq
     number = SIZE["bfloat16" if autocast else dtype]

@@ -1,4 +1,4 @@
-"""What the caching allocator rounds to and keeps, and how it runs out of memory that is free."""
+"""How the caching allocator rounds, what it keeps, and how it runs out of memory that is free."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def allocators(device: Device) -> Run:
 
 
 def setting(device: Device, name: str) -> Mapping[str, Any]:
-    """What the probe found with one setting."""
+    """The probe's data with one setting."""
     found: Mapping[str, Any] = allocators(device).data[name]
     return found
 
 
 def fragmented(device: Device, name: str = "default", kept: str = HARMFUL) -> Mapping[str, Any]:
-    """What became of the segment with blocks kept in it."""
+    """The data of the segment with blocks kept in it."""
     found: Mapping[str, Any] = setting(device, name)["fragmented"][kept]
     return found
 
@@ -181,7 +181,7 @@ def map_of_segments(device: Device) -> Html:
 
 
 def outcomes(device: Device) -> Html:
-    """What becomes of the request with each setting."""
+    """The outcome of the request with each setting."""
     rows: list[list[Cell]] = []
     for name in ("default", "expandable segments"):
         written = SETTINGS[name]
@@ -197,7 +197,7 @@ def outcomes(device: Device) -> Html:
 
 
 def rounding(device: Device) -> Html:
-    """What requests of some sizes take, by setting."""
+    """The bytes that requests of some sizes take, by setting."""
     default, expandable = (setting(device, name)["rounding"] for name in ("default", "expandable segments"))
     rows: list[list[Cell]] = [
         [
@@ -223,5 +223,5 @@ def error_message(device: Device) -> Html:
 
 
 def as_printed(text: str) -> Html:
-    """What PyTorch printed, wrapped."""
+    """PyTorch's output, wrapped."""
     return Html(f'<div class="language-text highlight"><pre><code>{escape(text)}</code></pre></div>')

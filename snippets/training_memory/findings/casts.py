@@ -1,4 +1,4 @@
-"""What autocast's casts cost, eager and compiled: kernels that do nothing but convert."""
+"""The cost of autocast's casts, eager and compiled: kernels that only convert."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the probe of a step found: its variants, the bytes of its phases, and its events by what they hold."""
+"""The data of the step's probe: its variants, the bytes of its phases, and its events by kind of bytes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def holds(device: Device) -> Run:
 
 
 def variant(device: Device, name: str) -> Mapping[str, Any]:
-    """What the probe found of a variant."""
+    """The probe's data of a variant."""
     found: Mapping[str, Any] = holds(device).data["variants"][name]
     return found
 
@@ -78,7 +78,7 @@ def saved_bytes(device: Device, name: str) -> int:
 
 
 def loss_bytes(device: Device) -> int:
-    """Bytes of what the loss reads, in float32."""
+    """Bytes of the loss's input, in float32."""
     sizes = holds(device).data["sizes"]
     return int(sizes["batch"] * sizes["seq"] * sizes["dim"]) * SIZE["float32"]
 
@@ -89,7 +89,7 @@ def derived_bytes(device: Device, name: str) -> int:
 
 
 def derived(device: Device, name: str) -> dict[str, int]:
-    """What keeps a tensor for backward -> its bytes, by shapes alone."""
+    """Operation that keeps a tensor for backward -> its bytes, by shapes alone."""
     return kept_bytes(**holds(device).data["sizes"], **EAGER[name])
 
 
@@ -112,11 +112,11 @@ def held_step(device: Device, name: str) -> HeldStep:
 def kinds_of_events(
     blocks: Sequence[int], sizes: Sequence[int], marks: Sequence[int], gradients: Sequence[int]
 ) -> list[str]:
-    """What the bytes of each allocation or release are.
+    """The kind of bytes of each allocation or release.
 
-    A block that forward allocates and that is in use at its end is an activation. One that is in use at the end of
-    backward and has a parameter's gradient is a gradient. All others are temporaries; what was there before the step
-    is `others`.
+    A block that forward allocates and that is in use at its end is an activation. A block that is in use at the end of
+    backward and has a parameter's gradient is a gradient. All others are temporaries; bytes from before the step are
+    `others`.
 
     Args:
         blocks: the block of each event, as a number.

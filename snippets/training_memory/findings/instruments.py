@@ -1,4 +1,4 @@
-"""What memory_summary(), the profiler and a snapshot say of a fragmented segment: an article's tip, tested."""
+"""The reports of memory_summary(), the profiler and a snapshot on a fragmented segment: an article's tip, tested."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ PREFIXES = ("B", "KiB", "MiB", "GiB")
 
 
 def printed(device: Device, state: str) -> dict[str, str]:
-    """Row of what memory_summary() printed -> what is in use now: of the `cached` segment, or with blocks of a size."""
+    """Row of memory_summary()'s output -> bytes in use now: of the `cached` segment, or with blocks of a size."""
     found = fragmented(device, "default", HARMFUL if state == CACHED else state)
     return printed_rows(found["cached_summary" if state == CACHED else "summary"])
 
 
 def printed_rows(text: str) -> dict[str, str]:
-    """Row of what memory_summary() printed -> what is in use now."""
+    """Row of memory_summary()'s output -> bytes in use now."""
     cells = [[cell.strip() for cell in line.split("|")] for line in text.splitlines()]
     return {row[1]: row[2] for row in cells if len(row) > 3 and row[1] in SUMMARIZED}
 
 
 def all_printed(text: str) -> Html:
-    """The table that memory_summary() printed, as one that fits a phone: its lines for a pool name their metric."""
+    """The table of memory_summary(), in a form that fits a phone: its lines for a pool name their metric."""
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines()]
     head, *found = (row for row in cells if len(row) == COLUMNS)
     metric, rows = "", list[list[Cell]]()
@@ -115,7 +115,7 @@ def summary_misses(device: Device) -> Figure:
 
 
 def summaries(device: Device) -> Html:
-    """What memory_summary() says is in use, in three states."""
+    """The bytes in use by memory_summary(), in three states."""
     states = {"one free segment": CACHED, "2 MiB kept": HARMFUL, "1 MiB kept": HARMLESS}
     columns = [printed(device, state) for state in states.values()]
     rows: list[list[Cell]] = [[code(row), *(column[row] for column in columns)] for row in SUMMARIZED]

@@ -1,4 +1,5 @@
-"""What forward keeps for backward: measured, derived from shapes, chosen by a compiler, and recomputed instead."""
+"""The tensors that forward keeps for backward: measured, derived from shapes, chosen by a compiler, and recomputed
+instead."""
 
 from __future__ import annotations
 
@@ -54,12 +55,12 @@ def saved_as_derived(device: Device) -> Figure:
 
 
 def kept_by_shapes(device: Device) -> Figure:
-    """What forward keeps in float32, by shapes."""
+    """The bytes that forward keeps in float32, by shapes."""
     return figure(device, "fp32", derived_bytes(device, "fp32"), "bytes")
 
 
 def kept_by_autograd(device: Device) -> Figure:
-    """What autograd saves in float32."""
+    """The bytes that autograd saves in float32."""
     return figure(device, "fp32", saved_bytes(device, "fp32"), "bytes")
 
 
@@ -71,7 +72,7 @@ def compiled_left_as_saved(device: Device) -> Figure:
 
 
 def wide_share(device: Device) -> Figure:
-    """The share of the four wide tensors of each block in what forward keeps in float32."""
+    """The share of the four wide tensors of each block in the bytes that forward keeps in float32."""
     kept = derived(device, "fp32")
     wide = sum(kept[what] for what in ("gelu: its input", "gelu times up: both factors", "down: its input"))
     return figure(device, "fp32", 100 * wide / sum(kept.values()), "%")
@@ -177,25 +178,25 @@ def forward_time_share(device: Device) -> Figure:
 
 
 def recomputed_time_share(device: Device) -> Figure:
-    """The share of what recomputing runs again: of forward, all but each block's last product and the sum after it."""
+    """The share of forward that recomputing runs again: all but each block's last product and the sum after it."""
     return share_of_gpu_time(run_of(device, "autocast"), recomputed_work)
 
 
 def kernels_with_recomputing(device: Device) -> Figure:
-    """What the kernels of the step that recomputes would take at the larger batch: those of the step that keeps, and
-    the share that runs again."""
+    """The expected kernel time of the recomputing step at the larger batch: the kernels of the step that keeps, and the
+    share that runs again."""
     kept, again = _time(device, LARGE, "autocast", "interleaved"), recomputed_time_share(device)
     low, high = (us * (1 + share / 100) for us, share in zip(kept.bounds, again.bounds, strict=True))
     return Figure(kept.number * (1 + again.number / 100), "us", (low, high), f"{kept.origin}; {again.origin}")
 
 
 def forward_work(step: Step) -> list[GpuActivity]:
-    """What forward runs on the GPU."""
+    """Forward's work on the GPU."""
     return in_phase(step, "forward")
 
 
 def recomputed_work(step: Step) -> list[GpuActivity]:
-    """What a second forward runs that stops at the last tensor which backward needs."""
+    """The work of a second forward that stops at the last tensor that backward needs."""
     forward = forward_work(step)
     products = list(dict.fromkeys(activity.op for activity in forward if is_matmul(activity)))
     last = products[PRODUCTS_OF_A_BLOCK - 1 :: PRODUCTS_OF_A_BLOCK]
@@ -233,7 +234,7 @@ def same_losses(device: Device) -> Figure:
 
 
 def kept(device: Device) -> Html:
-    """What forward keeps for backward, known in three ways."""
+    """The bytes that forward keeps for backward, determined in three ways."""
     rows: list[list[Cell]] = []
     for name, heading in NAMES.items():
         by_shapes = format_value(derived_bytes(device, name), "bytes") if name in EAGER else None
@@ -244,7 +245,7 @@ def kept(device: Device) -> Html:
 
 
 def by_shapes(device: Device) -> Html:
-    """What keeps how many bytes, by shapes."""
+    """The bytes that each operation keeps, by shapes."""
     names = ("fp32", "bfloat16", "autocast")
     columns = [derived(device, name) for name in names]
     rows: list[list[Cell]] = [
@@ -271,7 +272,7 @@ def kept_tensors(device: Device) -> Html:
 
 
 def recomputing(device: Device) -> Html:
-    """What recomputing takes at two batches."""
+    """The time of recomputing at two batches."""
     rows: list[list[Cell]] = []
     for batch in (SMALL, LARGE):
         for name in ("autocast", "recomputed"):
@@ -282,7 +283,7 @@ def recomputing(device: Device) -> Html:
 
 
 def recomputing_bytes(device: Device) -> Html:
-    """What recomputing saves."""
+    """The bytes that recomputing saves."""
     rows: list[list[Cell]] = [
         [NAMES[name], *(format_value(of(device, name), "bytes") for of in (saved_bytes, peak_bytes))]
         for name in ("autocast", "recomputed", "compiled")

@@ -47,7 +47,7 @@ def kinds_by_phase(device: Device) -> dict[str, dict[str, list[GpuActivity]]]:
 
 
 def kind_of(activity: GpuActivity) -> str:
-    """What a kernel that doesn't only convert is for."""
+    """The purpose of a kernel that does more than convert."""
     if is_matmul(activity):
         return PRODUCTS
     return OPERATORS.get(activity.op.name, OTHERS) if activity.op is not None else OTHERS

@@ -1,4 +1,4 @@
-"""What a model learns in each precision: losses, and weights that an update leaves as they were."""
+"""Learning in each precision: losses, and weights that an update leaves unchanged."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SHOWN = (0, 25, 50, 100, 200, 299)
 
 
 def trained(device: Device, rate: str, variant: str) -> dict[str, Any]:
-    """What the probe returned of a learning rate and a variant."""
+    """The probe's data of a learning rate and a variant."""
     found: dict[str, Any] = device["training_memory/accuracy"].data[rate][variant]
     return found
 
@@ -28,7 +28,7 @@ def _origin(device: Device, rate: str, variant: str) -> str:
 
 
 def _over_float32(device: Device, rate: str, variant: str) -> Figure:
-    """The trained model's loss over that of the model trained in float32, batch by batch."""
+    """The trained model's loss / the loss of the model trained in float32, batch by batch."""
     pairs = zip(trained(device, rate, variant)["evaluated"], trained(device, rate, "fp32")["evaluated"], strict=True)
     ratios = [loss / exact for loss, exact in pairs]
     return Figure(statistics.median(ratios), "x", (min(ratios), max(ratios)), _origin(device, rate, variant))

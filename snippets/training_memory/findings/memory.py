@@ -1,4 +1,4 @@
-"""What a training step holds in each phase, by kind of bytes, and what it takes of the GPU besides."""
+"""The memory of a training step in each phase, by kind of bytes, and its other memory on the GPU."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def peak_over_parameters(device: Device) -> Figure:
 
 
 def _optimizer_needs(device: Device, name: str) -> Figure:
-    """Bytes of the optimizer's phase at its peak above what was there, over those of the parameters."""
+    """Peak bytes of the optimizer's phase beyond the bytes before / the parameters' bytes."""
     peak, before = (phase_bytes(device, name, "optimizer", moment) for moment in ("peak", "before"))
     return ratio(device, name, peak - before, variant(device, name)["parameters"])
 
@@ -91,7 +91,7 @@ def zeroed_gradients_cost(device: Device) -> Figure:
 
 
 def _reserved(device: Device, name: str) -> tuple[int, int, int]:
-    """Bytes that the GPU has in use, that PyTorch has reserved, and those of them that it can't release."""
+    """Bytes in use on the GPU, bytes that PyTorch has reserved, and the part of them that it can't release."""
     found = variant(device, name)
     statistics, (free, everything) = found["statistics"], found["free_of_all"]
     reserved, split = (statistics[f"{each}_bytes.all.current"] for each in ("reserved", "inactive_split"))
@@ -124,7 +124,7 @@ def used_over_sum(device: Device) -> Figure:
 
 
 def opening(device: Device) -> Html:
-    """What fills the GPU's memory at the peak of a step, by variant."""
+    """The kinds of bytes on the GPU at the peak of a step, by variant."""
     groups: dict[str, list[tuple[str, float]]] = {}
     for name, heading in NAMES.items():
         _, level = held_step(device, name).peak()
@@ -143,7 +143,7 @@ def timeline(device: Device) -> Html:
 
 
 def phases(device: Device) -> Html:
-    """The peak of each phase, and what is there before the step."""
+    """The peak of each phase, and the bytes before the step."""
     rows: list[list[Cell]] = []
     for name, heading in NAMES.items():
         peaks = (format_value(phase_bytes(device, name, phase, "peak"), "bytes") for phase in PHASES)

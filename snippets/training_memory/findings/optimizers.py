@@ -78,7 +78,7 @@ def foreach_over_loop_gpu(device: Device) -> Figure:
 
 
 def foreach_over_loop_cpu(device: Device) -> Figure:
-    """The CPU's time in the phase of the foreach optimizer over that of the loop, with the profiler."""
+    """The CPU's time in the phase of the foreach optimizer / the loop's, with the profiler."""
     return unpaired_ratio(*(_phase_cpu(device, name) for name in ("optimizer_foreach", "optimizer_loop")))
 
 

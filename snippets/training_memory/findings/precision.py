@@ -85,7 +85,7 @@ def compiled_autocast_over_bfloat16(device: Device) -> Figure:
 
 
 def compiled_autocast_gpu(device: Device) -> Figure:
-    """The GPU's time of an eager step under autocast, over that of a compiled one."""
+    """The GPU's time of an eager step under autocast / a compiled step's."""
     return unpaired_ratio(*(gpu_us(device, name) for name in ("autocast", "autocast_compiled")))
 
 
@@ -95,7 +95,7 @@ def compiled_bfloat16_gpu(device: Device) -> Figure:
 
 
 def compiled_gpu_ratio(device: Device) -> Figure:
-    """The GPU's time of a compiled step under autocast, over that of one with bf16 weights."""
+    """The GPU's time of a compiled step under autocast / that with bf16 weights."""
     return unpaired_ratio(*(gpu_us(device, name) for name in ("autocast_compiled", "bfloat16_compiled")))
 
 
@@ -125,7 +125,7 @@ def tf32_clock(device: Device) -> Figure:
 
 
 def reasons_to_lower_the_clock(device: Device) -> Figure:
-    """What the GPU named, while steps in any precision were timed, as reasons for a lower clock; `none` without one."""
+    """The GPU's reasons for a lower clock while steps in any precision were timed; `none` without a reason."""
     runs = [run_of(device, variant) for variant in {**EAGER, **COMPILED}.values()]
     named = sorted({reason for run in runs for reason in run.timing("iteration").throttle})
     return Figure(", ".join(named) or "none", origin=f"{device.name}, while the loops were timed")

@@ -39,7 +39,7 @@ def run_of(device: Device, variant: str) -> Run:
 
 
 def in_phase(step: Step, phase: str) -> list[GpuActivity]:
-    """The GPU work that a phase of a step launched, on whichever thread."""
+    """The GPU work that a phase of a step launched, on any thread."""
     spans = phase_spans(step)
     return [activity for activity in step.activities if phase_of(spans, activity) == phase]
 

@@ -1,4 +1,4 @@
-"""What the compiler costs a loop: lengths that recompile, graphs that break, launch configurations that are timed."""
+"""The compiler's cost for a loop: lengths that recompile, graphs that break, launch configurations that are timed."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def graphs_of_breaks(device: Device) -> Figure:
 
 
 def breaks(device: Device) -> Html:
-    """What Dynamo makes of a model with a check that breaks the graph, and without it."""
+    """Dynamo's graphs of a model with a check that breaks the graph, and without it."""
     rows: list[list[Cell]] = []
     for variant, name in (("before", "checked in each block"), ("after", "without the check")):
         found = _breaks(device, variant)

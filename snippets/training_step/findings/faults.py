@@ -217,7 +217,7 @@ def cold_first_step(device: Device) -> Figure:
 
 
 def iteration_ratio(device: Device, slow: str, fast: str) -> Figure:
-    """How many times as long an iteration of one loop takes as one of another, by the names of the experiments."""
+    """The time of an iteration of one loop / another loop's, by the names of the experiments."""
     return paired_ratio(device[f"training_step/{slow}"], device[f"training_step/{fast}"], "iteration")
 
 

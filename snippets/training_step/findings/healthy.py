@@ -38,7 +38,7 @@ LOOKS = {"matrix products": "gemm", "pointwise": "pointwise", "casts and copies"
 
 
 def purpose(spans: Sequence[CpuOp], activity: GpuActivity) -> str:
-    """What an activity of a step with these phases is for."""
+    """The purpose of an activity of a step with these phases."""
     if phase_of(spans, activity) in OPTIMIZER:
         return "clip and optimizer"
     if activity.kind != "kernel":
@@ -90,7 +90,7 @@ def pointwise_share(device: Device) -> Figure:
 
 
 def pointwise_of_iteration(device: Device) -> Figure:
-    """What pointwise kernels take of a healthy iteration."""
+    """The share of pointwise kernels in a healthy iteration."""
     share, busy = pointwise_share(device), gpu_busy(device)
     bounds = [low_or_high * of / 100 for low_or_high, of in zip(share.bounds, busy.bounds, strict=True)]
     return Figure(share.number * busy.number / 100, "%", (bounds[0], bounds[1]), busy.origin)
@@ -109,7 +109,7 @@ def gpu_busy(device: Device) -> Figure:
 
 
 def by_phase(step: Step) -> dict[str, list[GpuActivity]]:
-    """What the GPU does for each phase of a step, in the order of the phases."""
+    """The GPU's work for each phase of a step, in the order of the phases."""
     spans = phase_spans(step)
     found = {name: list[GpuActivity]() for name in (*PHASES, "other")}
     for activity in step.activities:
@@ -118,7 +118,7 @@ def by_phase(step: Step) -> dict[str, list[GpuActivity]]:
 
 
 def backward_gpu(device: Device) -> Figure:
-    """What the kernels of backward take on the GPU."""
+    """The time of backward's kernels on the GPU."""
     return device[HEALTHY].per_step(lambda step: busy_us(by_phase(step)["backward"]), "us")
 
 
@@ -128,13 +128,13 @@ def iteration(device: Device) -> Figure:
 
 
 def peak_memory(device: Device) -> Figure:
-    """The most that an iteration holds above what was there before."""
+    """The peak bytes of an iteration beyond the bytes before."""
     run = device[HEALTHY]
     return Figure(run.point.peak_memory_bytes, "bytes", origin=run.origin)
 
 
 def opening(device: Device) -> Html:
-    """What the CPU, under the profiler, and the GPU take for each phase of a step."""
+    """The CPU's time, with the profiler, and the GPU's for each phase of a step."""
     step = device[HEALTHY].step
     groups = {
         "CPU": [(name, annotation_us(step, name)) for name in PHASES],
@@ -157,7 +157,7 @@ def phases(device: Device) -> Html:
 
 
 def purposes(device: Device) -> Html:
-    """What the GPU's time of a step is spent on."""
+    """The GPU's time of a step by purpose."""
     parts = list(gpu_time_us(device[HEALTHY].step).items())
     caption = "What the GPU works on in one healthy step"
     return stacked_bars(device, {"one step": parts}, caption, axis="GPU time", kinds=LOOKS)
@@ -187,7 +187,7 @@ def owners(device: Device) -> Html:
 
 
 def memory(device: Device) -> Html:
-    """What is allocated on the GPU at the end of each phase, and at most during it."""
+    """The bytes allocated on the GPU at the end of each phase, and its peak."""
     run = device[STACKS]
     step = run.step
     rows: list[list[Cell]] = []

@@ -1,4 +1,4 @@
-"""What the page's hints say, on its own traces: lengths of steps, GPU annotations, launches of tiny kernels."""
+"""The page's hints, on its own traces: lengths of steps, GPU annotations, launches of tiny kernels."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def launch_us(step: Step) -> float:
 
 
 def tiny_launch(device: Device) -> Figure:
-    """What the call that launches a kernel takes in the loop of tiny kernels, under the profiler."""
+    """The time of a call that launches a kernel in the loop of tiny kernels, with the profiler."""
     return device[TINY].per_step(launch_us, "us")
 
 

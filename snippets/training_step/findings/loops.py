@@ -58,7 +58,7 @@ _KEPT = 128
 
 
 def rule_findings(run: Run, rule: str) -> tuple[Finding, ...]:
-    """What a rule finds in a run's trace; kept, since a claim asks for each part of a recording."""
+    """A rule's findings in a run's trace; cached, since a claim needs each part of a recording."""
     trace = run.whole.trace
     key = id(trace), rule
     if key not in _found:
@@ -96,7 +96,7 @@ def busy_share(run: Run) -> Figure:
 
 
 def saved(device: Device, fault: str) -> Figure:
-    """What the mend saves of an iteration, unprofiled, in pairs of blocks."""
+    """The fix's saving of an iteration, unprofiled, in pairs of blocks."""
     before, after = (device[loop] for loop in FAULTS[fault].loops)
     return paired_difference(before, after, "iteration")
 

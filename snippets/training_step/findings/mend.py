@@ -34,7 +34,7 @@ def _functions() -> dict[str, str]:
 
 
 def mend_lines(before: str, after: str) -> list[str]:
-    """The lines of a diff of two functions' bodies, each with its sign; what both have in common is cut to a few.
+    """The lines of a diff of two functions' bodies, each with its sign; unchanged stretches are cut to a few lines.
 
     Raises `KeyError` for a function that does not exist, `ValueError` if the two are equal.
     """

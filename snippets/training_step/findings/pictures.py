@@ -29,7 +29,7 @@ def phase_spans(step: Step) -> tuple[CpuOp, ...]:
 
 
 def phase_of(spans: Sequence[CpuOp], activity: GpuActivity) -> str:
-    """The phase in which an activity was launched, on whichever thread; `other` between two."""
+    """The phase in which an activity was launched, on any thread; `other` between two phases."""
     us = activity.launch.start_us if activity.launch else activity.start_us
     for op in spans:
         if op.start_us <= us < op.end_us:
@@ -82,5 +82,5 @@ def _continues(spans: Sequence[CpuOp], before: GpuActivity, activity: GpuActivit
 
 
 def phases_timeline(device: Device, variants: Mapping[str, str], caption: str) -> Html:
-    """The middle steps of loops on one time scale: their phases, and what the GPU does for each."""
+    """The middle steps of loops on one time scale: their phases, and the GPU's work for each."""
     return timeline(device, variants, caption, reduce=reduced)

@@ -1,4 +1,4 @@
-"""What the probes measured: two clocks, allocators, the price of the profiler, its table."""
+"""The probes' data: two clocks, allocators, the cost of the profiler, its table."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def printed_rows(text: str) -> list[dict[str, str]]:
 
 
 def printed(device: Device) -> Html:
-    """What the ten lines print, in columns that fit a page; the shapes are below the names."""
+    """The output of the ten lines, in columns that fit a page, with the shapes below the names."""
     rows: list[list[Cell]] = []
     for row in printed_rows(device[f"{CHAPTER}/ten_lines"].data["printed"]):
         shapes = row[SHAPES] if row[SHAPES] != "[]" else ""
@@ -171,7 +171,7 @@ def printed(device: Device) -> Html:
 
 
 def thousand_iterations(device: Device) -> Figure:
-    """Bytes of a trace of a thousand iterations, by those of the ten lines' three."""
+    """Bytes of a trace of a thousand iterations / the bytes of the ten lines' three."""
     size = trace_size(device)
     return Figure(size.number / RECORDED_ITERATIONS * 1000, "bytes", origin=size.origin)
 

@@ -27,7 +27,8 @@ class Row:
     """Only kernels that are launched anywhere below an operator whose whole name matches this."""
 
     def events(self, step: Step) -> list[Span]:
-        """The operators, CUDA calls, kernels and copies of the step in this row; an operator inside another is none."""
+        """The operators, CUDA calls, kernels and copies of the step in this row, without operators inside other
+        operators."""
         spans: Iterable[Span] = (*self._ops(step), *step.calls, *step.activities)
         if self.launched_by:
             spans = (kernel for kernel in step.kernels if kernel.op and _is_below(self.launched_by, kernel.op.chain))

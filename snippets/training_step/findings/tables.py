@@ -75,7 +75,7 @@ def times(device: Device, fault: str) -> Html:
 
 
 def first_steps(device: Device) -> Html:
-    """What the CPU takes for each phase of the first and of the third iteration of a process."""
+    """The CPU's time for each phase of the first and of the third iteration of a process."""
     first, _, third = device[FAULTS["cold"].loops[0]].trace.steps
     lines: list[list[Cell]] = []
     for name in ("enumerate(DataLoader)", *PHASES):
@@ -102,7 +102,7 @@ SIZES: Mapping[str, str] = {
 
 
 def sizes(device: Device) -> Html:
-    """The sizes of the healthy loop, and for each fault those that differ; the same for every device."""
+    """The sizes of the healthy loop, and for each fault its different sizes; the same for every device."""
     (healthy,) = (loop.parameters for loop in find("training_step/healthy"))
     loops: dict[str, list[str]] = {}
     for fault in FAULTS.values():

@@ -15,7 +15,7 @@ CHAPTER = "training_step"
 
 
 def limit_warning(device: Device) -> Html:
-    """What Dynamo logs when it stops compiling. Raises `TraceError` if it logged nothing of its limit."""
+    """Dynamo's warning when it stops compiling. Raises `TraceError` without a warning about its limit."""
     run = device[f"{CHAPTER}/lengths"]
     texts = [text for text in run.data["before"]["warnings"] if "recompile_limit" in text]
     if not texts:
@@ -24,18 +24,18 @@ def limit_warning(device: Device) -> Html:
 
 
 def break_reason(device: Device) -> Html:
-    """What Dynamo says of the first graph break."""
+    """Dynamo's reason for the first graph break."""
     return preformatted(device[f"{CHAPTER}/graph_breaks"].data["before"]["breaks"][0])
 
 
 def printed_text(device: Device) -> Html:
-    """The whole of what the ten lines print, folded; its long lines scroll."""
+    """The complete output of the ten lines, folded; its long lines scroll."""
     text = device[f"{CHAPTER}/ten_lines"].data["printed"]
     return details("The same as printed", f'<pre data-search-exclude><code tabindex="0">{_trimmed(text)}</code></pre>')
 
 
 def printed_twice(device: Device) -> Html:
-    """What the ten lines print as a table that fits the page, and folded as it was printed."""
+    """The output of the ten lines as a table that fits the page, and folded in its original form."""
     return Html(printed(device) + printed_text(device))
 
 
@@ -51,7 +51,7 @@ def breaks_and_reason(device: Device) -> Html:
 
 
 def preformatted(text: str) -> Html:
-    """A text as it was printed, whose long lines wrap."""
+    """A printed text whose long lines wrap."""
     return Html(
         f'<div class="language-text highlight" data-search-exclude><pre><code>{_trimmed(text)}</code></pre></div>'
     )

@@ -1,4 +1,4 @@
-"""The chapter's claims on a device, and what of its pieces is text."""
+"""The chapter's claims on a device, and the text of its pieces."""
 
 from __future__ import annotations
 
@@ -22,10 +22,6 @@ def judged(device: Device, claim_id: str) -> Verdict:
 
 def verdict(device: Device, claim_id: str) -> Status:
     return judged(device, claim_id).status
-
-
-def verdicts(device: Device, *claim_ids: str) -> list[Status]:
-    return [verdict(device, claim_id) for claim_id in claim_ids]
 
 
 def measured(device: Device, claim_id: str) -> Figure:

@@ -1,4 +1,4 @@
-"""What tests of this chapter are given."""
+"""Fixtures of this chapter's tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decoding, training and errors: claims and tables on recordings, some of them altered."""
+"""Decoding, training and errors: figures and tables on recordings, some of them altered."""
 
 from __future__ import annotations
 
@@ -8,19 +8,14 @@ import re
 import msgspec
 import pytest
 
-from kinetoscope.trace.events import GpuActivity
 from snippets.attention.findings import decoding, live, steps
 from snippets.attention.findings.decoding import DECODE
 from snippets.attention.findings.steps import TRAINING
 from snippets.lab.finding.quantities import quantity
 from tests.chapters.altered import RECORDED, AlteredDevice
-from tests.chapters.attention.bench import FIGURES, judged, measured, verdict, verdicts
+from tests.chapters.attention.bench import FIGURES, measured
 
 replace = msgspec.structs.replace
-
-
-def without_combining(kernel: GpuActivity) -> GpuActivity | None:
-    return None if "combine" in kernel.name else kernel
 
 
 # Decoding
@@ -33,49 +28,11 @@ def test_bytes_and_share_by_hand(altered: AlteredDevice) -> None:
     altered.time(run.id, 2 * run.point.bytes / run.ceilings["copy"] * 1e6)
     altered.time(DECODE["cuDNN"], 20.0)
     assert measured(altered, "O-A43").value == pytest.approx(50)
-    assert verdict(altered, "O-A43") == "differs"
-
-
-@pytest.mark.parametrize(
-    ("claim_id", "heading", "us"), [("O-A44", "naive", 95.0), ("O-A46", "efficient", 250.0), ("O-A48", "math", 700.0)]
-)
-def test_a_claim_on_a_ratio_can_fail(altered: AlteredDevice, claim_id: str, heading: str, us: float) -> None:
-    altered.time(DECODE[heading], us)
-    altered.time(DECODE["cuDNN"], 70.0)
-    assert verdict(altered, claim_id) == "differs"
-
-
-def test_blocks_are_those_of_the_longest_kernel(altered: AlteredDevice) -> None:
-    assert judged(RECORDED, "O-A47").status == "holds"
-    altered.activities(DECODE["flash"], without_combining, only=0)
-    assert verdict(altered, "O-A47") == "inconclusive"
-    altered.activities(DECODE["flash"], without_combining)
-    assert verdict(altered, "O-A47") == "differs"
-    assert measured(altered, "O-A47").value == "flash_fwd_splitkv_kernel (1, 2, 128)"
-    altered.traces.clear()
-    altered.activities(DECODE["flash"], lambda kernel: replace(kernel, grid=(1, 3, 128)))
-    assert verdict(altered, "O-A47") == "differs"
-
-
-def test_a_kernel_of_this_generation_for_decoding(altered: AlteredDevice) -> None:
-    altered.activities(DECODE["cuDNN"], lambda kernel: replace(kernel, name=kernel.name.replace("sm80", "sm90")))
-    assert verdict(altered, "O-A61") == "differs"
-
-
-def test_another_grid(altered: AlteredDevice) -> None:
-    altered.activities(DECODE["efficient"], lambda activity: replace(activity, grid=(2, 16, 8)))
-    assert (verdict(altered, "O-A45"), measured(altered, "O-A45").value) == ("differs", "256 and 128 blocks")
 
 
 def test_shared_memory_of_a_block() -> None:
     shared = {name: FIGURES[f"decode_{name}_shared"](RECORDED).value for name in ("efficient", "cudnn")}
     assert shared == {"efficient": 18944, "cudnn": 45376}
-
-
-def test_the_compiled_form_runs_another_kernel(altered: AlteredDevice) -> None:
-    altered.activities(DECODE["compiled"], lambda activity: replace(activity, name="another"))
-    assert verdict(altered, "O-A49") == "differs"
-    assert measured(altered, "O-A49").text.startswith("another instead of cudnn_generated")
 
 
 def test_the_table_of_decoding() -> None:
@@ -94,62 +51,26 @@ def test_a_single_query_by_is_causal_returns_the_first_value() -> None:
 # Training
 
 
-def test_the_order_of_training_is_compared_with_that_of_the_forward(altered: AlteredDevice) -> None:
-    altered.time(TRAINING["Flex"], 240.0)
-    assert verdict(altered, "O-A50") == "differs"
-    assert measured(altered, "O-A50").text == "Flex, cuDNN, flash, efficient, compiled, in place, naive, math"
-
-
-def test_kernels_of_every_variant(altered: AlteredDevice) -> None:
-    altered.activities(TRAINING["Flex"], lambda kernel: None if "backward_0" in kernel.name else kernel)
-    assert verdict(altered, "O-A51") == "differs"
-    assert str(measured(altered, "O-A51").value).endswith("compiled 8, Flex 2")
-
-
-def test_peaks(altered: AlteredDevice) -> None:
-    peak = RECORDED[TRAINING["naive"]].point.peak_memory_bytes
-    altered.point(TRAINING["efficient"], peak_memory_bytes=peak // 7)
-    altered.point(TRAINING["in place"], peak_memory_bytes=peak - 1)
-    assert verdicts(altered, "O-A52", "O-A53") == ["differs", "differs"]
-
-
 def test_backward_over_forward_by_hand(altered: AlteredDevice) -> None:
     """Forward one kernel, backward five, two of them copies: with 10 us each."""
     altered.activities(TRAINING["flash"], lambda activity: replace(activity, duration_us=10.0))
     assert measured(altered, "O-A54").value == pytest.approx(5)
-    assert verdict(altered, "O-A54") == "differs"
     assert FIGURES["training_copies"](altered).value == pytest.approx(100 * 2 / 6)
 
 
-def test_only_copies_of_the_backward_pass_count(altered: AlteredDevice) -> None:
+def test_only_copies_of_the_backward_pass_count() -> None:
     step = RECORDED[TRAINING["flash"]].steps[1]
     assert [steps.is_backward(activity) for activity in step.activities] == [False, True, True, True, True, True]
     assert steps.layout_copies(step) == step.kernels[1:3]
-    altered.activities(
-        TRAINING["efficient"],
-        lambda kernel: None if kernel.op is not None and kernel.op.name == "aten::copy_" else kernel,
-    )
-    assert (verdict(altered, "O-A55"), measured(altered, "O-A55").value) == ("differs", "2, 0, 0")
 
 
 # Errors
-
-
-def test_one_wrong_step(altered: AlteredDevice) -> None:
-    altered.point(DECODE["Flex"], relative_error=6e-3)
-    assert (verdict(altered, "O-A56"), measured(altered, "O-A56").value) == ("differs", 6e-3)
-
-
-def test_another_nearest(altered: AlteredDevice) -> None:
-    altered.point("attention/flex", relative_error=1e-3)
-    assert (verdict(altered, "O-A57"), measured(altered, "O-A57").value) == ("differs", "Flex")
 
 
 def test_errors_of_forwards_by_hand(altered: AlteredDevice) -> None:
     altered.point("attention/naive", relative_error=3e-3)
     altered.point("attention/flash", relative_error=2e-3)
     assert measured(altered, "O-A58").value == pytest.approx(1.5)
-    assert verdict(altered, "O-A58") == "differs"
 
 
 def test_errors_of_wider_heads(altered: AlteredDevice) -> None:
@@ -158,9 +79,6 @@ def test_errors_of_wider_heads(altered: AlteredDevice) -> None:
     data["1024"]["variants"]["naive"]["error"] = 2 * narrow
     altered.record("attention/lengths_128", data=data)
     assert FIGURES["error_wide_naive"](altered).value == pytest.approx(2)
-    assert verdict(altered, "O-A59") == "holds"
-    data["1024"]["variants"]["naive"]["error"] = 1.1 * data["1024"]["variants"]["compiled"]["error"]
-    assert verdict(altered, "O-A59") == "differs"
 
 
 def test_tables_of_training_and_errors() -> None:
@@ -188,10 +106,3 @@ def test_the_hubs_kernel_or_why_it_is_missing(altered: AlteredDevice) -> None:
     assert table.count("<tr>") == 3
     assert "2.00 µs" in table
     assert "2.00e-03" in table
-
-
-def test_an_experiment_that_was_not_timed_is_not_measured(altered: AlteredDevice) -> None:
-    altered.point(DECODE["cuDNN"], timings=None)
-    assert judged(altered, "O-A44").reason == (
-        "attention/decode_cudnn was recorded without timings; make record CHAPTER=attention"
-    )

@@ -1,4 +1,4 @@
-"""What is measured, how much work that is by hand, and what a sweep does with a variant that stops."""
+"""The experiments, their work counted by hand, and a sweep whose variant stops."""
 
 from __future__ import annotations
 
@@ -281,7 +281,7 @@ def test_the_lengths(monkeypatch: pytest.MonkeyPatch) -> None:
     assert shapes == [("cuda", (8, 16, tokens, 64)) for tokens in (128, 256, 512)]
 
 
-def test_a_result_that_nobody_keeps() -> None:
+def test_a_dropped_result() -> None:
     """The step runs, and what comes back was there before."""
     ran = []
     subject = Subject(step=lambda x: ran.append(x) or x + 1, inputs=tuple, reference=torch.clone)

@@ -1,9 +1,8 @@
-"""What one kernel saves and takes: bytes and occupancy, on altered recordings and on numbers by hand."""
+"""Gains and costs of one kernel: bytes and occupancy, on altered recordings and on numbers by hand."""
 
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -11,10 +10,8 @@ import pytest
 from kinetoscope.trace.events import CpuOp, TraceError
 from snippets.attention.findings import speed, traffic
 from snippets.attention.findings.variants import VARIANTS
-from snippets.lab.finding.device import Device
-from snippets.lab.recording.schema import NotRecorded
-from tests.chapters.altered import RECORDED, AlteredDevice, constant
-from tests.chapters.attention.bench import CLAIMS, judged, measured, text_of, verdict, verdicts
+from tests.chapters.altered import RECORDED, AlteredDevice
+from tests.chapters.attention.bench import measured, text_of, verdict
 
 HEAD_TENSOR, SCORES, MASK = 2 * 128 * 1024 * 64, 2 * 128 * 1024 * 1024, 1024 * 1024
 """Bytes of q, of all scores in bf16, and of the mask."""
@@ -73,24 +70,10 @@ def test_a_type_of_unknown_size_is_an_error(altered: AlteredDevice) -> None:
         traffic.moved_bytes(altered[VARIANTS["naive"]].step)
 
 
-def test_more_memory_than_the_scores_need(altered: AlteredDevice) -> None:
-    data = RECORDED["attention/lengths_64"].data
+def test_the_memory_that_the_scores_need(altered: AlteredDevice) -> None:
     assert measured(altered, "A12").value == 4096 * 4096
-    doubled = {"variants": {"naive": {"peak_bytes": 2 * data["4096"]["variants"]["naive"]["peak_bytes"]}}}
-    altered.record("attention/lengths_64", data={**data, "4096": doubled})
-    assert (verdict(altered, "A12"), measured(altered, "A12").text) == ("differs", "33.7 million")
     altered.record("attention/lengths_64", data={})
     assert verdict(altered, "A12") == "not measured"
-
-
-def test_a_slower_copy_makes_memory_the_limit(altered: AlteredDevice) -> None:
-    for variant in ("naive", "cuDNN"):
-        ceilings = tuple(
-            replace(ceiling, timing=constant(2 * ceiling.timing.median_us))
-            for ceiling in RECORDED[VARIANTS[variant]].recording.ceilings
-        )
-        altered.record(VARIANTS[variant], ceilings=ceilings)
-    assert verdicts(altered, "O-A25", "O-A26") == ["differs", "differs"]
 
 
 # What a kernel takes
@@ -99,31 +82,9 @@ def test_a_slower_copy_makes_memory_the_limit(altered: AlteredDevice) -> None:
 def test_more_registers(altered: AlteredDevice) -> None:
     altered.activities(VARIANTS["flash"], lambda activity: replace(activity, registers=128))
     assert measured(altered, "A9").value == "pytorch_flash, 13.0 %; 128 x 128 = 16,384, 4 of them fit"
-    assert verdict(altered, "A9") == "differs"
     altered.activities(VARIANTS["cuDNN"], lambda activity: replace(activity, registers=80))
-    assert (verdict(altered, "O-A27"), measured(altered, "O-A27").value) == ("differs", 2)
+    assert measured(altered, "O-A27").value == 2
     assert measured(altered, "O-A27").text == "80 x 384 = 30,720, 2 of them fit"
-
-
-def test_an_estimate_of_another_kind(altered: AlteredDevice) -> None:
-    count = len(speed.chapter_kernels(RECORDED))
-    assert measured(altered, "O-A29").text == f"{count} of {count}"
-    altered.activities(VARIANTS["Flex"], lambda activity: replace(activity, occupancy_percent=13.0))
-    assert (verdict(altered, "O-A28"), measured(altered, "O-A28").value) == ("differs", "cuDNN 18.8 %")
-    assert verdict(altered, "O-A29") == "differs"
-
-
-def test_without_a_trace_nothing_is_explained(tmp_path: Path) -> None:
-    nothing = Device(tmp_path, "nvidia-sample")
-    assert (judged(nothing, "O-A29").status, judged(nothing, "O-A29").is_pending) == ("not measured", True)
-    with pytest.raises(NotRecorded, match="make record CHAPTER=attention"):
-        CLAIMS["O-A29"](nothing)
-
-
-def test_the_fullest_may_be_the_fastest(altered: AlteredDevice) -> None:
-    altered.activities(VARIANTS["efficient"], lambda activity: replace(activity, registers=255))
-    assert measured(altered, "O-A24").value == "cuDNN is the fullest, efficient the slowest"
-    assert verdict(altered, "O-A24") == "differs"
 
 
 # Charts and tables

@@ -20,7 +20,7 @@ from snippets.devices.findings.gpus import (
     recorded_chapters,
     sessions_of,
 )
-from snippets.devices.findings.measuring import STEPS, copy_in_graph_over_stream, gpu_and_cpu, steps_below_roof
+from snippets.devices.findings.measuring import STEPS, gpu_and_cpu, steps_below_roof
 from snippets.lab.finding import Device, NotRecorded, NotTimed, format_value
 from snippets.lab.finding.book import judge
 from snippets.lab.finding.claim import Claim
@@ -145,15 +145,6 @@ def test_without_recordings_the_page_names_the_command(tmp_path: Path) -> None:
         circumstances(samples.device(tmp_path))
 
 
-@pytest.mark.parametrize(("in_graph_us", "status"), [(1000.0, "differs"), (2000.0, "holds")])
-def test_the_claim_about_copies_needs_a_difference(tmp_path: Path, in_graph_us: float, status: str) -> None:
-    times = {"copy": 1000.0, "copy_in_graph": in_graph_us}
-    for name, us in times.items():
-        points = (samples.point(timed=samples.timings(0.99 * us, us, 1.01 * us)),)
-        device = samples.save_all(tmp_path, samples.sample(f"devices/{name}", points=points, has_trace=False))
-    assert judge(copy_in_graph_over_stream, "devices", device).status == status
-
-
 def test_a_group_took_its_time_once(tmp_path: Path) -> None:
     seconds = {"a": ("first", 10.0), "b": ("first", 10.0), "c": ("second", 2.5)}
     for name, (session, capture_s) in seconds.items():
@@ -243,16 +234,6 @@ def test_a_neighbor_that_only_some_samples_see(tmp_path: Path) -> None:
         device = probe(tmp_path / str(us), "shared", {"alone": alone, "shared": shared})
         assert measuring.range_when_shared(device).value == us / 200
         assert statuses(device, measuring.range_when_shared) == [status], "two thirds of the samples agree"
-
-
-def test_a_neighbor_that_nobody_notices(tmp_path: Path) -> None:
-    same = {"large product": kinds(200, 200, 205, 10), "small step": kinds(3, 4, 16, 15)}
-    cold = {"large product": kinds(200, 251, 205, 10), "small step": kinds(3, 4, 16, 15)}
-    device = probe(tmp_path, "shared", {"alone": same, "shared": same})
-    assert statuses(device, measuring.from_python_when_shared, measuring.contradicted) == ["differs"] * 2
-    assert shared_figure("small_shared_reason", device) == "nothing"
-    device = probe(tmp_path / "cold", "shared", {"alone": same, "shared": cold})
-    assert statuses(device, measuring.cold_when_shared) == ["differs"]
 
 
 @pytest.mark.parametrize(("steady_us", "status"), [((88, 99, 110), "holds"), ((81, 99, 110), "inconclusive")])

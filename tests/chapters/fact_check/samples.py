@@ -1,4 +1,4 @@
-"""Recordings that nobody made: for the tests here, and for `make serve SAMPLE=fact_check`."""
+"""Made-up recordings: for the tests here, and for `make serve SAMPLE=fact_check`."""
 
 from __future__ import annotations
 

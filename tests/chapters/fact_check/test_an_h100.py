@@ -118,7 +118,7 @@ def test_on_every_tab_the_h100_judges(root: Path) -> None:
     assert "of values for" not in Markup(facts.tally(there)).text
 
 
-def test_without_an_h100_nobody_judges(root: Path) -> None:
+def test_without_an_h100_there_is_no_verdict(root: Path) -> None:
     add(root, DEFAULT_DEVICE)
     shutil.rmtree(root / NAME)
     here = Device(root, DEFAULT_DEVICE)

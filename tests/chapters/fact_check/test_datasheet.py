@@ -1,4 +1,4 @@
-"""What is derived from datasheets, against numbers worked out by hand."""
+"""Values derived from datasheets, against numbers computed by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the fact check records, on a CPU: the article's layer, its table, and the block in all its forms."""
+"""The fact check's experiments on a CPU: the article's layer, its table, and the block in all its forms."""
 
 from __future__ import annotations
 

@@ -1,33 +1,26 @@
-"""The fact check on made-up recordings of its own: each claim can fail, and every article has its row."""
+"""The fact check on made-up recordings of its own, and every article has its row."""
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-import msgspec
 import pytest
 
-from kinetoscope.trace.events import Step
 from kinetoscope.trace.kineto import read_recorded_trace
 from snippets.fact_check.findings import block, facts, sweep, tables, times
 from snippets.fact_check.findings.sources import ARTICLES, DOCUMENTS, short_name
 from snippets.lab.finding import Device, Figure, NotTimed
 from snippets.lab.finding.book import all_claims, find_claim, findings, judge
 from snippets.lab.finding.claim import STATUSES, Status
-from snippets.lab.page.ledger import verdict_data
 from snippets.lab.recording.device import PROJECT
 from tests.chapters.altered import AlteredDevice
-from tests.chapters.fact_check.samples import KERNEL, block_data, recordings, table_data
+from tests.chapters.fact_check.samples import KERNEL, block_data, recordings
 from tests.lab.sample_recordings import page_on_samples, save_samples
 from tests.lab.samples import BOOK, Markup
 
 PAGE = (PROJECT / "docs" / "fact_check.md").read_text("utf-8")
 OWN = findings("fact_check").claims
-OF_OWN_RECORDINGS = ("FC6", "FC7", "FC13", "FC26", "FC30", "FC31", "FC32", "FC36", "FC42", "FC49")
-"""Claims about what the fact check itself records."""
 
 
 def with_samples(kernel: str = KERNEL) -> AlteredDevice:
@@ -46,7 +39,7 @@ def device() -> AlteredDevice:
 
 
 def alone(device: AlteredDevice) -> AlteredDevice:
-    """The same device where no H100 is recorded beside it."""
+    """The same device without a recorded H100."""
     return replace(device, root=device.root / "nowhere")
 
 
@@ -61,11 +54,10 @@ def status(claim_id: str, device: Device) -> Status:
 
 
 def test_every_article_has_its_row_on_the_page_and_in_the_ledger(device: AlteredDevice) -> None:
-    ledger = [verdict_data(judge(claim, chapter, BOOK)) for chapter, claim in all_claims().values()]
-    said = json.dumps([data["source"] and data["source"]["who"] for data in ledger])
+    said = {claim.source.who for _, claim in all_claims().values() if claim.source}
     rows = Markup(facts.tally(device)).text
     for document in DOCUMENTS:
-        assert json.dumps(document.who)[1:-1] in said, document.short
+        assert document.who in said, document.short
         assert document.who in rows
         assert any(each.source.who == document.who for each in facts.judged(device)), document.short
     for document in ARTICLES:
@@ -84,7 +76,7 @@ def test_each_claim_of_others_is_in_the_table_and_each_section_on_the_page() -> 
             assert f'"{claim_id}"' in PAGE.partition(f"{{ #{section} }}")[2].partition("\n## ")[0], claim_id
 
 
-def test_a_claim_of_ours_is_no_fact_to_check(device: AlteredDevice) -> None:
+def test_the_books_own_claims_are_not_checked(device: AlteredDevice) -> None:
     with pytest.raises(ValueError, match="FC7 is ours"):
         facts.judged(device, ["FC7"])
     with pytest.raises(KeyError):
@@ -108,23 +100,12 @@ def test_tests_of_one_statement_are_of_one_source(device: AlteredDevice) -> None
     assert "17 claims from 10 statements: " in text
 
 
-def test_what_nobody_could_record_says_so(device: AlteredDevice) -> None:
+def test_a_device_without_a_recording_is_named(device: AlteredDevice) -> None:
     (only_an_a100,) = (
         row for row in Markup(facts.fact_table(device)).text.split("Digest: ") if row.startswith("89.4 µs")
     )
     assert only_an_a100.startswith("89.4 µs; A100: not recorded")
     assert "H100: not recorded" not in Markup(facts.fact_table(device)).text, "an H100 has recorded"
-
-
-@pytest.mark.parametrize(("kernels", "expected"), [(2, "holds"), (3, "differs")])
-def test_kernels_of_our_forward_are_counted(device: AlteredDevice, kernels: int, expected: Status) -> None:
-    def step(each: Step) -> Step:
-        return msgspec.structs.replace(each, activities=each.kernels[:kernels])
-
-    device.steps("fused_mlp/eager", lambda each: each)
-    device.traces["fused_mlp/fused"] = device["fused_mlp/eager"].trace
-    device.steps("fused_mlp/fused", step)
-    assert status("FC23", device) == expected
 
 
 def test_most_of_the_shapes() -> None:
@@ -145,35 +126,6 @@ def test_what_only_an_a100_or_an_h100_can_test() -> None:
         "FC26": "NVIDIA A100",
         **dict.fromkeys(("FC27", "FC28", "FC29", "FC30", "FC31", "FC32"), "NVIDIA H100"),
     }
-
-
-def test_an_operator_is_no_kernel(device: AlteredDevice) -> None:
-    assert status("FC6", device) == "differs"
-    assert status("FC6", with_samples("aten::addmm")) == "holds"
-
-
-@pytest.mark.parametrize(("kernel_us", "expected"), [(30.0, "holds"), (29.0, "differs")])
-def test_the_table_gives_the_operator_its_kernels_time(
-    device: AlteredDevice, kernel_us: float, expected: Status
-) -> None:
-    device.data("fact_check/article_table", **table_data(kernel_us))
-    assert status("FC7", device) == expected
-
-
-def test_a_total_that_counts_a_kernel_once(device: AlteredDevice) -> None:
-    assert status("FC13", device) == "holds"
-    rows = [{**row, "device_us": 30.0} for row in table_data()["rows"]]
-    device.data("fact_check/article_table", rows=rows)
-    assert status("FC13", device) == "differs"
-
-
-def scaled(factor: float, variant: str) -> dict[str, Any]:
-    """The samples of the block with one variant longer or shorter."""
-    data = block_data()
-    for sizes in data["samples_us"].values():
-        for variants in sizes.values():
-            variants[variant] = [factor * us for us in variants[variant]]
-    return data
 
 
 def test_the_size_at_which_a_time_is_reached(device: AlteredDevice) -> None:
@@ -238,34 +190,6 @@ def test_the_faster_fused_block_counts(device: AlteredDevice) -> None:
         sweep.fastest_fused(device, "tf32", 64)
 
 
-@pytest.mark.parametrize(
-    ("claim_id", "data", "expected"),
-    [
-        ("FC26", block_data(), "differs"),
-        ("FC26", scaled(0.83, "epilogue"), "holds"),
-        ("FC30", block_data(), "holds"),
-        ("FC30", scaled(1.2, "block"), "differs"),
-        ("FC31", block_data(), "differs"),
-        ("FC31", scaled(0.875, "epilogue"), "holds"),
-        ("FC32", block_data(), "differs"),
-        ("FC32", scaled(0.95, "epilogue"), "holds"),
-        ("FC36", block_data(), "differs"),
-        ("FC36", scaled(1.2, "epilogue"), "holds"),
-    ],
-)
-def test_claims_about_the_block(device: AlteredDevice, claim_id: str, data: dict[str, Any], expected: Status) -> None:
-    device.data("fact_check/block", **data)
-    assert status(claim_id, device) == expected
-    only_there = claim_id != "FC36"
-    assert (judge(find_claim(claim_id)[1], "fact_check", device).status == "cannot be tested") is only_there
-
-
-def test_without_recordings_the_claims_say_so(tmp_path: Path) -> None:
-    for claim_id in OF_OWN_RECORDINGS:
-        verdict = judge(find_claim(claim_id)[1], "fact_check", Device(tmp_path, BOOK.name))
-        assert (verdict.status, verdict.is_pending) == ("not measured", True)
-
-
 def test_where_no_arithmetic_reaches_the_time(device: AlteredDevice) -> None:
     data = block_data()
     data["samples_us"] = {"bfloat16": {"64": data["samples_us"]["bfloat16"]["64"]}}
@@ -310,4 +234,3 @@ def test_a_forward_for_one_size_and_for_any(device: AlteredDevice) -> None:
     device.data("regimes/modes_geglu", times={**recorded, **changed})
     assert times.FIGURES["fixed_size_speedup"](device).text == "1.20x"
     assert times.FIGURES["any_size_speedup"](device).text == "1.50x"
-    assert status("FC40", device) == "differs"

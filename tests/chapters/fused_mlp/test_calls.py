@@ -10,7 +10,7 @@ from snippets.fused_mlp.findings import calls, shapes
 from snippets.lab.finding import NotTimed
 from snippets.lab.finding.claim import Status
 from tests.chapters.altered import AlteredDevice
-from tests.chapters.fused_mlp.test_shapes import WIDE, constant, point_of, put
+from tests.chapters.fused_mlp.test_shapes import WIDE, point_of, put
 from tests.chapters.fused_mlp.verdicts import measured, status, statuses, text_of, value
 from tests.lab.samples import BOOK
 
@@ -105,12 +105,6 @@ def test_ours_inside_compiled_code(device: AlteredDevice) -> None:
     device.recordings[compiled] = BOOK[ours].recording
     device.traces[compiled] = BOOK[ours].trace
     assert statuses(device, "F101", "F102") == ["holds", "holds"]
-    device.time(compiled, 1.11 * BOOK[ours].timing("from_python").median_us, "from_python")
-    device.time(ours, BOOK[ours].timing("from_python").median_us, "from_python")
-    assert status(device, "F102") == "differs"
-    device.kernels(compiled, lambda kernel: replace(kernel, name=kernel.name.replace("pingpong", "triton_poi")))
-    assert status(device, "F101") == "differs"
     for name in ("compiled", "reduce_overhead", "fused_reduce_overhead"):
         device.recordings[f"fused_mlp/{name}"] = BOOK[ours].recording
     assert "ours, reduce-overhead" in text_of(calls.compiled_table(device))
-    assert constant(1.0).median_us == 1

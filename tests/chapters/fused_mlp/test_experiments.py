@@ -1,4 +1,4 @@
-"""What an experiment asks of the GPU before it measures."""
+"""An experiment's requirements on the GPU before it measures."""
 
 from __future__ import annotations
 

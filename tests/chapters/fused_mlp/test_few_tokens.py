@@ -67,7 +67,7 @@ class Case:
         return x, weight, up if self.gated else bias if self.has_bias else None
 
     def plain(self, x: Tensor, weight: Tensor, other: Tensor | None) -> Tensor:
-        """What plain PyTorch makes of the inputs, in their dtype."""
+        """Plain PyTorch's result for the inputs, in their dtype."""
         if self.gated:
             assert other is not None
             return support.act(F.linear(x, weight), self.activation) * F.linear(x, other)
@@ -211,7 +211,7 @@ def test_candidates_hold_the_tokens_and_fit(rows: int, block_m: int, gated: bool
         assert max(sizes) <= limit, capability
 
 
-def test_what_does_not_fit_is_no_candidate() -> None:
+def test_candidates_fit_into_shared_memory() -> None:
     assert few_tokens.few_tokens_tiles(16, True, 2, 86, 49_152) == (FewTiles(16, 16, 256, 3), FewTiles(16, 32, 128, 3))
     assert few_tokens.few_tokens_tiles(16, True, 2, 86, 49_151) == (FewTiles(16, 32, 128, 3),)
     assert few_tokens.few_tokens_tiles(16, True, 2, 86, 40_959) == ()

@@ -78,7 +78,7 @@ class Case:
         return found
 
     def plain(self, *inputs: Tensor) -> list[Tensor]:
-        """What plain PyTorch makes of the inputs, in their dtype."""
+        """Plain PyTorch's result for the inputs, in their dtype."""
         if self.kernel == "forward":
             gate, up = inputs
             return [support.act(gate, self.activation) * up]

@@ -227,7 +227,7 @@ def test_an_unknown_recompute_is_refused(recompute: Any, is_trained: bool) -> No
         ("gated_activation", ("gate", "up")),
     ],
 )
-def test_what_is_no_tensor_is_refused(function: str, names: tuple[str, ...], other: Any, mode: str) -> None:
+def test_a_non_tensor_is_rejected(function: str, names: tuple[str, ...], other: Any, mode: str) -> None:
     for name in names:
         given = {each: torch.zeros(8, 8, requires_grad=mode == "training") for each in names}
         told = rf"^{function} takes {name} as a torch\.Tensor, not {type(other).__name__}$"
@@ -236,7 +236,7 @@ def test_what_is_no_tensor_is_refused(function: str, names: tuple[str, ...], oth
 
 
 @pytest.mark.parametrize("is_trained", [False, True])
-def test_a_bias_that_is_no_tensor_is_refused(is_trained: bool) -> None:
+def test_a_non_tensor_bias_is_rejected(is_trained: bool) -> None:
     tensors = [torch.zeros(8, 8, requires_grad=is_trained) for _ in range(2)]
     with pytest.raises(TypeError, match=r"^linear takes bias as a torch\.Tensor, not float$"):
         model.linear(*tensors, 1.0)  # type: ignore[arg-type]
@@ -359,7 +359,7 @@ def test_a_warning_points_at_who_called_the_package(monkeypatch: pytest.MonkeyPa
         assert [(one.filename, one.lineno) for one in told] == [(__file__, call.__code__.co_firstlineno)]
 
 
-def test_where_nobody_called_the_package_it_warns_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_warns_without_a_caller(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in the thread in which autograd runs what was called on a GPU."""
     monkeypatch.setattr(support, "INSIDE", ("",))
     with pytest.warns(UserWarning, match="a reason$"):

@@ -1,4 +1,4 @@
-"""What the operators hand to the kernels, with plain PyTorch in the kernels' place: no GPU is needed."""
+"""The operators' calls of the kernels, with plain PyTorch in the kernels' place: no GPU is needed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Calls = list[tuple[str, tuple[tuple[int, ...], ...]]]
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
-    """Kernels that run here, and what each was called with: name and shapes."""
+    """Kernels that run here, and the name and shapes of each call."""
     seen: Calls = []
 
     def recorded(name: str, run: Callable[..., None]) -> Callable[..., None]:

@@ -13,11 +13,10 @@ import pytest
 from kinetoscope.html import Html
 from snippets.fused_mlp.findings import in_use, shapes
 from snippets.lab.finding import Device, NotTimed
-from snippets.lab.finding.book import judge
 from snippets.lab.finding.claim import Status
 from snippets.lab.recording.schema import Point, Timing, Timings
 from tests.chapters.altered import AlteredDevice
-from tests.chapters.fused_mlp.verdicts import CLAIMS, measured, status, statuses, text_of, value
+from tests.chapters.fused_mlp.verdicts import measured, status, statuses, text_of, value
 from tests.lab.samples import sample
 
 WIDE, THIN = (8, 64, 128), (512, 16, 32)
@@ -159,13 +158,6 @@ def test_without_power_there_is_no_energy(device: AlteredDevice) -> None:
     assert "8x64x128 33.3 µs 0.333x – 70.7 µs" in text_of(shapes.shape_table(device, "steady"))
 
 
-def test_rows_of_two_sessions_are_not_compared(device: AlteredDevice) -> None:
-    put_rows(device, {WIDE: 50.0})
-    put(device, "bfloat16_fused", point_of(WIDE, 50.0), session="another")
-    verdict = judge(CLAIMS["F50"], "fused_mlp", device)
-    assert (verdict.status, "recorded apart" in verdict.reason) == ("not measured", True)
-
-
 def test_the_choice_is_the_fastest_candidate_wherever_it_stands(device: AlteredDevice) -> None:
     times = {"ping-pong 128x64, 6 slots, group 8": 3.0, "few Hopper 8x64x64, 9 slots": 2.0, "two products": 1.0}
     one, many = (shapes.shape_name((tokens, *shapes.WIDE)) for tokens in (1, 128))
@@ -261,24 +253,6 @@ def test_training_from_python(device: AlteredDevice) -> None:
     for us, expected in ((90.0, "holds"), (91.0, "differs")):
         put(device, "training_fused", point_of(WIDE, us))
         assert (measured(device, "F75").value, status(device, "F75")) == (pytest.approx(us / 100), expected)
-
-
-def test_a_kernel_that_only_writes_zeros_is_noticed(device: AlteredDevice) -> None:
-    assert (measured(device, "F77").value, status(device, "F77")) == ("0 and 0", "holds")
-    device.ops(
-        "fused_mlp/training_fused", lambda op: replace(op, name=op.name.replace("TrainedBackward", "aten::zero_"))
-    )
-    assert (measured(device, "F77").value, status(device, "F77")) == ("1 and 0", "differs")
-
-
-def test_another_kernel_in_the_package_is_noticed(device: AlteredDevice) -> None:
-    assert measured(device, "F80").text.startswith("pingpong_kernel, ")
-    device.kernels(
-        "fused_mlp/kernelized", lambda kernel: replace(kernel, name=kernel.name.replace("pingpong", "pointwise"))
-    )
-    assert status(device, "F80") == "differs"
-    (first, *_) = measured(device, "F80").text.split(", ")
-    assert first == "pointwise_kernel"
 
 
 def test_exercises_by_hand(device: AlteredDevice) -> None:

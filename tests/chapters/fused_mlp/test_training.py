@@ -307,9 +307,7 @@ def kept_bytes(forward: Callable[[], Tensor], parameters: set[int]) -> int:
 
 
 @pytest.mark.parametrize("reader", ["nobody", "another backward pass", "the caller"])
-def test_the_gradient_overwrites_what_nobody_reads_again(
-    kind: str, reader: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_gradient_overwrites_unused_memory(kind: str, reader: str, monkeypatch: pytest.MonkeyPatch) -> None:
     overwrites: list[bool] = []
     original = training.gradients_of_pre
 
@@ -333,7 +331,7 @@ def test_the_gradient_overwrites_what_nobody_reads_again(
 
 
 @pytest.mark.parametrize("holder", ["the graph's tensors", "what packs", "what unpacks"])
-def test_what_somebody_holds_is_not_overwritten(kind: str, mlp: Callable[..., Tensor], holder: str) -> None:
+def test_a_held_tensor_is_not_overwritten(kind: str, mlp: Callable[..., Tensor], holder: str) -> None:
     """The very tensor that was saved, not one that shares its memory."""
     held: list[Tensor] = []
 
@@ -370,7 +368,7 @@ def test_a_backward_pass_under_autocast_has_the_types_of_its_forward(
     assert all(torch.equal(one, other) for one, other in zip(found, expected, strict=True))
 
 
-def test_so_have_those_of_parts_of_it() -> None:
+def test_backward_of_a_part_under_autocast_has_the_types_of_its_forward() -> None:
     leaves, factors = leaves_of(inputs(dtype=F32)), leaves_of([torch.randn(3, 8), torch.randn(3, 8)])
     for function, inner in ((model.gate_up, leaves[:3]), (model.gated_activation, factors)):
         expected = torch.autograd.grad(function(*inner).sum(), inner)
@@ -380,7 +378,7 @@ def test_so_have_those_of_parts_of_it() -> None:
         assert all(torch.equal(one, other) for one, other in zip(found, expected, strict=True))
 
 
-def test_where_nobody_has_a_gradient_there_is_none(mlp: Callable[..., Tensor]) -> None:
+def test_without_a_gradient_of_the_result_there_is_no_gradient(mlp: Callable[..., Tensor]) -> None:
     class Dropped(torch.autograd.Function):
         @staticmethod
         def forward(ctx, x: Tensor) -> Tensor:  # type: ignore[no-untyped-def]

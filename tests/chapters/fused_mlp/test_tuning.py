@@ -100,7 +100,7 @@ def test_what_is_shipped_is_taken_and_what_was_tuned_here_is_taken_before(monkey
     assert choose() == "b"
 
 
-def test_a_choice_that_is_no_way_any_more_is_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_obsolete_choice_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = measure(monkeypatch, a=3.0, b=1.0, c=2.0)
     tuning.SHIPPED.write_text(json.dumps({GPU: {WORK: "gone"}}))
     assert choose() == "b"
@@ -237,7 +237,7 @@ def test_nothing_is_kept_where_one_does_not_want_it(monkeypatch: pytest.MonkeyPa
     assert not list(folder.iterdir())
 
 
-def test_a_folder_that_cannot_be_written_is_no_error(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+def test_a_read_only_folder_is_not_an_error(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     (folder / "file").write_text("")
     monkeypatch.setenv(tuning.FOLDER, str(folder / "file"))
     measure(monkeypatch, a=3.0, b=1.0, c=2.0)

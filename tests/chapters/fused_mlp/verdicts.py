@@ -1,4 +1,4 @@
-"""The chapter's claims and figures on a device, by name, and what a reader sees of a piece."""
+"""The chapter's claims and figures on a device, by name, and the visible text of a piece."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the page on kernel names shows, of the real grammar and of real recordings."""
+"""The page on kernel names, with the real grammar and real recordings."""
 
 from __future__ import annotations
 

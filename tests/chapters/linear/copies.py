@@ -53,10 +53,6 @@ class Copies:
         """Give every event of one name another."""
         self.edit(experiment, lambda events: [one | {"name": new} if one.get("name") == old else one for one in events])
 
-    def drop(self, experiment: str, name: str) -> None:
-        """Leave out the events of one name."""
-        self.edit(experiment, lambda events: [one for one in events if one.get("name") != name])
-
     def replace(self, experiment: str, **changed: Any) -> None:
         """Replace fields of a recording."""
         recording = self.device[experiment].recording
@@ -71,10 +67,6 @@ class Copies:
             experiment,
             points=tuple(retimed(at, changed) if not rows or at.parameters["batch"] in rows else at for at in points),
         )
-
-    def remove(self, experiment: str) -> None:
-        """Forget a recording."""
-        (self.root / f"{experiment}.json").unlink()
 
     def kernels(self, experiment: str) -> str:
         """The GPU work of an experiment's step by name."""

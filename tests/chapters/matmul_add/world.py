@@ -1,4 +1,4 @@
-"""Recordings as the first post of the series describes its A100, and what changes them."""
+"""Recordings as the first post of the series describes its A100, and changes to them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import itertools
 import json
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +23,6 @@ from tests.tool import events
 GEMM = "ampere_bf16_s16816gemm_bf16_128x256_ldg8_f2f_stages_64x3_nn"
 QUERY = "cudaOccupancyMaxActiveBlocksPerMultiprocessor"
 LAUNCH = "cudaLaunchKernel"
-HOPPER: Mapping[str, Any] = {"queries": 0, "call": "cuLaunchKernelEx", "gemm": "nvjet_sm90_bz"}
-"""How `eager` looks on another generation of GPUs."""
 CODE = {
     "calls": ["buf0 = empty_strided_cuda(1)", "buf0.copy_(arg1_1)", "extern_kernels.addmm(arg0_1, out=buf0)"],
     "default_folder_is_torchinductor_user": True,
@@ -95,8 +93,6 @@ def eager(
     holes: tuple[float, ...] = (1, 1, 1),
     requests: tuple[float, ...] = (),
     wait_us: float = 1780,
-    registers: int = 32,
-    extra_kernel: bool = False,
     memset: bool = False,
     size: int = 64,
     apart: float = 10_000,
@@ -119,10 +115,8 @@ def eager(
         if memset:
             found.put("cudaMemsetAsync", start + 20, "memset", start + delay - 5)
         end = found.put(call, start + 30, gemm, start + delay, gemm_us[index])
-        adds = {"registers per thread": registers, "shared memory": 0}
+        adds = {"registers per thread": 32, "shared memory": 0}
         end = found.put(LAUNCH, start + 70, "elementwise add", end + holes[index], 2, **adds)
-        if extra_kernel:
-            found.put(LAUNCH, start + 75, "another", end + 1, 2)
         if item:
             found.append(events.op("aten::item", start + 90, 60, external=100 * index + 4))
             found.put("cudaMemcpyAsync", start + 95, "memcpy", end + 3, moved=2)
@@ -134,45 +128,36 @@ def eager(
 
 def compiled(
     *,
-    gemm: str = GEMM,
     bias: str = "memcpy",
-    product: str = "aten::addmm",
-    hashes: tuple[str, ...] = ("abc", "abc", "abc"),
     rows: tuple[str, ...] = ("TorchDynamo Cache Lookup", "AOTDispatcher Runtime Wrapper Prologue"),
     copy_us: float = 33,
     moved: int = 2 * 4096**2,
-    copy_call: str = "cudaMemcpyAsync",
-    queries: int = 1,
-    memset: bool = False,
     size: int = 64,
 ) -> bytes:
     """Steps of addmm with a copy of b before it, inside the rows of a compiled call."""
     found, three = Events(), matrices(3, size, row_first=bias == "row", numbers=2)
-    for index, digest in enumerate(hashes):
+    for index in range(3):
         step = 10_000.0 * index
         found += [
             events.step(index + 2, step, 500),
             events.annotation("matmul_add", step + 10, 480),
             events.op("Torch-Compiled Region: 0/0", step + 20, 400),
             *(events.op(row, step + 30 + 10 * which, 5) for which, row in enumerate(rows)),
-            events.annotation(f"## Call CompiledFxGraph {digest} ##", step + 60, 300),
-            events.op(product, step + 70, 200, external=index + 1, **three),
+            events.annotation("## Call CompiledFxGraph abc ##", step + 60, 300),
+            events.op("aten::addmm", step + 70, 200, external=index + 1, **three),
         ]
         end = step + 500
         if bias == "memcpy":
-            end = found.put(copy_call, step + 80, "memcpy", end, copy_us, moved=moved)
-        if memset:
-            end = found.put("cudaMemsetAsync", step + 90, "memset", end + 1)
-        for which in range(queries):
-            found.put(QUERY, step + 95 + which)
-        end = found.put(LAUNCH, step + 100, gemm, end + 1, 580)
+            end = found.put("cudaMemcpyAsync", step + 80, "memcpy", end, copy_us, moved=moved)
+        found.put(QUERY, step + 95)
+        end = found.put(LAUNCH, step + 100, GEMM, end + 1, 580)
         if bias == "kernel":
             found.put(LAUNCH, step + 120, "elementwise add", end + 1, 20)
     return found.content()
 
 
 def parsed(content: bytes) -> Trace:
-    """What the book reads out of a trace's file."""
+    """The book's reading of a trace file."""
     return read_trace(content)
 
 
@@ -254,7 +239,7 @@ def recordings_of_the_post() -> list[Recording]:
 
 
 def save_post(root: Path) -> None:
-    """Save what the post describes."""
+    """Save recordings as the post describes them."""
     traces = traces_of_the_post()
     for recording in recordings_of_the_post():
         samples.save_all(root, recording, trace=traces.get(recording.experiment))

@@ -11,7 +11,7 @@ FAST, SLOW = (24576, 128), (49152, 256)
 
 
 def trial(*compilations: tuple[tuple[int, int], float], logs: Mapping[str, float] | None = None) -> dict[str, Any]:
-    """What `tuned` returns of a trial, from (blocks, threads) and microseconds of each compilation."""
+    """The data of `tuned` for a trial, from (blocks, threads) and microseconds of each compilation."""
     return {
         "grid": [[launch[0], 1, 1] for launch, _ in compilations],
         "block": [[launch[1], 1, 1] for launch, _ in compilations],

@@ -15,7 +15,6 @@ from snippets.lab.recording.schema import NotRecorded
 from snippets.mlp.findings import choices, fused_kernels
 from tests.chapters.mlp.changes import (
     HIDDEN_BYTES,
-    change_kernels,
     figure,
     lasting,
     measured,
@@ -23,7 +22,7 @@ from tests.chapters.mlp.changes import (
     status,
     verdict,
 )
-from tests.chapters.mlp.probes import FAST, LOGS, SLOW, TUNED, probed, trial
+from tests.chapters.mlp.probes import FAST, LOGS, SLOW, probed, trial
 
 
 def test_configurations_by_hand() -> None:
@@ -64,7 +63,7 @@ def test_room_is_judged_by_most_compilations(slow: int, share: float, expected: 
 @pytest.mark.parametrize(("mul_us", "expected"), [(40.0, "holds"), (32.0, "differs"), (61.0, "differs")])
 def test_gelu_is_free_if_the_faster_kernel_takes_as_long_as_the_product(mul_us: float, expected: Status) -> None:
     device = probed()
-    change_kernels(device, "mlp/eager", lasting("MulFunctor", mul_us))
+    device.kernels("mlp/eager", lasting("MulFunctor", mul_us))
     free = measured("O-P5", device)
     assert (status("O-P5", device), free.value, free.spread) == (expected, 40 / mul_us, (40 / mul_us, 41 / mul_us))
 
@@ -75,26 +74,10 @@ def test_the_time_of_a_configuration_is_not_that_of_another_with_as_many_warps()
     assert [figure(f"benchmark_{which}_us", device).value for which in ("fast", "slow")] == [1000.0, 90.0]
 
 
-def test_a_kernel_that_does_not_decide_the_race_is_noticed() -> None:
+def test_what_tuning_does_is_not_measured_without_its_recording() -> None:
     device = probed()
-    device.data("mlp/tuned", forward_us={**TUNED["forward_us"], "Liger": [230.0, 232.0, 234.0]})
-    assert (status("O-P38", device), measured("O-P38", device).value) == ("differs", pytest.approx(222 / 232))
-    device.data("mlp/tuned", forward_us={**TUNED["forward_us"], "Liger": [190.0, 192.0, 194.0]})
-    assert (status("O-P38", device), measured("O-P38", device).value) == ("differs", pytest.approx(192 / 202))
-
-
-def test_what_tuning_does_is_judged_by_its_recording() -> None:
-    device = probed()
-    device.data("mlp/tuned", trials={"room": trial((SLOW, 60.0))}, while_tuning={"default": {}, "room": {}})
-    device.data("mlp/tuned", benchmark_us=[{"1024 elements, 4 warps": 70.0}] * 4)
-    assert [status(f"O-P{number}", device) for number in (24, 25)] == ["differs"] * 2
+    device.data("mlp/tuned", trials={}, while_tuning={"default": {}, "room": {}})
     assert "nothing was copied" in verdict("O-P26", device).reason
-    device.data("mlp/tuned", while_tuning=TUNED["while_tuning"])
-    assert (status("O-P26", device), measured("O-P26", device).value) == ("differs", 70 / 990)
-    unmeasured = {"autotune_pointwise=False": trial((FAST, 40.0), (SLOW, 60.0))}
-    device.data("mlp/tuned", trials=unmeasured)
-    assert (status("O-P34", device), measured("O-P34", device).text) == ("differs", "1 of 2")
-    device.data("mlp/tuned", trials={})
     assert (status("O-P24", device), "no trial 'room'" in verdict("O-P24", device).reason) == ("not measured", True)
     for missing in ("forward_us", "while_tuning", "benchmark_us"):
         device.record("mlp/tuned", data={key: of for key, of in device["mlp/tuned"].data.items() if key != missing})
@@ -116,16 +99,16 @@ def test_the_configurations_of_the_page_s_forwards() -> None:
     slow = "512 elements to 256 threads"
     assert [figure(name, device).text for name in ("shown_launch", "wide_launch")] == [slow, slow]
     assert [figure(name, device).text for name in ("shown_choice", "wide_choice")] == ["slower", "slower"]
-    change_kernels(device, "mlp/compiled_4096", lambda kernel: replace(kernel, grid=(32768, 1, 1), block=(128, 1, 1)))
+    device.kernels("mlp/compiled_4096", lambda kernel: replace(kernel, grid=(32768, 1, 1), block=(128, 1, 1)))
     assert figure("wide_launch", device).text == "1024 elements to 128 threads"
     assert [figure(name, device).text for name in ("shown_choice", "wide_choice")] == ["slower", "faster"]
-    change_kernels(device, "mlp/compiled", lambda kernel: replace(kernel, block=(64, 1, 1)))
+    device.kernels("mlp/compiled", lambda kernel: replace(kernel, block=(64, 1, 1)))
     assert figure("shown_choice", device).text == "neither"
 
 
 def test_the_fused_kernel_on_each_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     device, bare = probed(), Device(tmp_path, "nvidia-bare")
-    change_kernels(device, "mlp/liger", lasting("geglu", 48.0))
+    device.kernels("mlp/liger", lasting("geglu", 48.0))
     copy = device["mlp/compiled"].ceiling("copy")
     copy_us = 3 * HIDDEN_BYTES / copy.rate * 1e6
     shares = [f"{us:.1f} µs, {format_value(100 * copy_us / us, '%')}" for us in (40.0, 61.0, 48.0)]
@@ -139,26 +122,11 @@ def test_the_fused_kernel_on_each_device(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_either_configuration_beside_other_kernels() -> None:
     device = probed()
-    change_kernels(device, "mlp/eager", lasting("elementwise", 40.0))
-    change_kernels(device, "mlp/liger", lasting("geglu", 48.0))
+    device.kernels("mlp/eager", lasting("elementwise", 40.0))
+    device.kernels("mlp/liger", lasting("geglu", 48.0))
     assert (status("O-P5", device), measured("O-P5", device).value) == ("holds", 1.0)
     assert figure("fast_pointwise_speedup", device).value == 2.0
     assert (status("O-P36", device), measured("O-P36", device).value) == ("holds", 1.2)
     copy_us = 3 * HIDDEN_BYTES / device["mlp/compiled"].ceiling("copy").rate * 1e6
     assert measured("O-P35", device).value == pytest.approx(100 * copy_us / 40)
     assert figure("slow_percent", device).value == pytest.approx(100 * copy_us / 61)
-    change_kernels(device, "mlp/eager", lasting("elementwise", 30.0))
-    change_kernels(device, "mlp/liger", lasting("geglu", 42.0))
-    device.data("mlp/tuned", fused_us=[60.0, 50.0, 62.0, 61.0])
-    device.data("mlp/tuned", trials={"room": trial((FAST, 50.0))})
-    assert [status(f"O-P{number}", device) for number in (5, 35, 36)] == ["differs"] * 3
-
-
-def test_an_unlucky_forward_is_slower_than_liger_s() -> None:
-    device = probed()
-    change_kernels(device, "mlp/liger", lasting("geglu", 45.0))
-    assert status("O-P21", device) == "holds"
-    change_kernels(device, "mlp/liger", lasting("geglu", 58.0))
-    assert status("O-P21", device) == "inconclusive"
-    change_kernels(device, "mlp/liger", lasting("geglu", 60.0))
-    assert status("O-P21", device) == "differs"

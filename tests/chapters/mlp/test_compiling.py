@@ -8,13 +8,11 @@ from snippets.lab.finding.claim import Status
 from snippets.mlp.findings import fusion
 from tests.chapters.altered import AlteredDevice
 from tests.chapters.mlp.changes import (
-    change_data,
     figure,
     measured,
     status,
     verdict,
 )
-from tests.chapters.mlp.probes import SHAPES, probed
 from tests.lab.samples import BOOK
 
 
@@ -31,8 +29,7 @@ def test_k4_counts_compilations(
     automatic: list[int], liger: list[int], expected: tuple[Status, Status], device: AlteredDevice
 ) -> None:
     ms = [1.0] * 4
-    change_data(
-        device,
+    device.data(
         "mlp/new_shapes",
         automatic={"compiled": automatic, "first_call_ms": ms},
         liger={"compiled": liger, "first_call_ms": ms},
@@ -50,32 +47,19 @@ def test_a_mode_that_was_not_recorded_is_named(device: AlteredDevice) -> None:
 
 
 def test_the_cost_of_compiling_by_hand(device: AlteredDevice) -> None:
-    change_data(
-        device,
+    device.data(
         "mlp/new_shapes",
         static={"compiled": [1, 2], "first_call_ms": [900.0, 300.0]},
         automatic={"compiled": [1, 2, 2], "first_call_ms": [400.0, 500.0, 2.0]},
     )
     assert (measured("O-P10", device).value, measured("O-P10", device).spread) == (225.0, (150.0, 450.0))
     assert status("O-P10", device) == "inconclusive"
-    change_data(device, "mlp/new_shapes", automatic={"compiled": [1, 2, 2], "first_call_ms": [400.0, 500.0, 0.5]})
+    device.data("mlp/new_shapes", automatic={"compiled": [1, 2, 2], "first_call_ms": [400.0, 500.0, 0.5]})
     assert status("O-P10", device) == "holds"
-    change_data(device, "mlp/new_shapes", automatic={"compiled": [1, 2, 2], "first_call_ms": [400.0, 500.0, 30.0]})
+    device.data("mlp/new_shapes", automatic={"compiled": [1, 2, 2], "first_call_ms": [400.0, 500.0, 30.0]})
     assert status("O-P10", device) == "differs"
-    change_data(device, "mlp/new_shapes", automatic={"compiled": [1, 2], "first_call_ms": [400.0, 500.0]})
+    device.data("mlp/new_shapes", automatic={"compiled": [1, 2], "first_call_ms": [400.0, 500.0]})
     assert (status("O-P10", device), measured("O-P10", device).text) == ("inconclusive", "every call compiled")
-
-
-def test_dynamo_and_reshape_by_hand() -> None:
-    device = probed()
-    numbers = (30, 31, 32, 33)
-    assert [status(f"O-P{number}", device) for number in numbers] == ["holds"] * 4
-    more = {name: {**counts, "graphs": [*counts["graphs"][:-1], 9]} for name, counts in SHAPES["dynamo"].items()}
-    views = {name: SHAPES["reshape"]["contiguous"] for name in SHAPES["reshape"]}
-    device.data("mlp/new_shapes", dynamo=more, reshape=views)
-    assert [status(f"O-P{number}", device) for number in numbers] == ["differs"] * 4
-    device.data("mlp/new_shapes", dynamo={}, reshape={})
-    assert [status(f"O-P{number}", device) for number in numbers] == ["not measured"] * 4
 
 
 def test_compilations_are_counted_to_the_last_batch() -> None:

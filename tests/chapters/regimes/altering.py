@@ -27,7 +27,7 @@ def status(device: Device, claim_id: str) -> str:
 
 
 def alter(device: Device, experiment: str, change: Change) -> None:
-    """Change what a probe returned."""
+    """Change a probe's data."""
     recording, trace = SAMPLES[experiment]
     data = copy.deepcopy(recording.data)
     change(data)

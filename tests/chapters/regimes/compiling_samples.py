@@ -1,4 +1,4 @@
-"""Recordings that nobody made, of the chapter's second page: compile modes and fusion."""
+"""Made-up recordings of the chapter's second page: compile modes and fusion."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def modes(subject: str) -> Sample:
 
 
 def tuned(mode: str) -> list[dict[str, object]]:
-    """What max-autotune timed of two products: for the second it chose cuBLAS, and Triton with CUDA graphs."""
+    """Max-autotune's times of two products: for the second it chose cuBLAS, and Triton with CUDA graphs."""
     library_ms = 0.012 if mode == TUNED else 0.015
     timed = ({"addmm": 0.2, "triton_mm_3": 0.01}, {"bias_addmm": library_ms, "addmm": 0.03, "triton_mm_5": 0.013})
     return [{"name": "addmm", "ms": ms, "about": []} for ms in timed]

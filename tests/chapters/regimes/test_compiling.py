@@ -1,4 +1,4 @@
-"""What the probes see of the compiler, and what the page computes of it, from numbers made by hand."""
+"""The probes' view of the compiler, and the page's computations on it, from numbers made by hand."""
 
 from __future__ import annotations
 

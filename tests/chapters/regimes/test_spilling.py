@@ -1,4 +1,4 @@
-"""What is read from machine code: instructions, the loop that multiplies, spilled registers."""
+"""Reading machine code: instructions, the loop that multiplies, spilled registers."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ LOSS = 4 * SIZES["batch"] * SIZES["seq"] * SIZES["dim"]
 
 
 def memory_recordings() -> list[Sample]:
-    """Those of the second page."""
+    """The recordings of the second page."""
     variants = {name: step(name, options) for name, options in VARIANTS.items()}
     return [
         sample_of("training_memory/holds", 0.0, data={"sizes": dict(SIZES), "variants": variants}),
@@ -54,7 +54,7 @@ class Events:
 
 
 def step(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """What the probe finds of a variant."""
+    """The probe's data of a variant."""
     number = 2 if options.get("dtype") == "bfloat16" else 4
     parameters, kept, events = PARAMETERS * number // 4, kept_of(name), Events()
     passing = PARAMETERS * (3 if "recomputes" in options else 1)
@@ -136,7 +136,7 @@ def times(keeping_us: float, recomputing_us: float, launching_us: float) -> dict
 
 
 def allocator(name: str) -> dict[str, Any]:
-    """What one setting gives."""
+    """The data of one setting."""
     return {
         "context": 500 * MIB,
         "setting": {},

@@ -1,4 +1,4 @@
-"""Recordings that nobody made: for the tests here, and for `make serve SAMPLE=training_memory`."""
+"""Made-up recordings: for the tests here, and for `make serve SAMPLE=training_memory`."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def precision_recordings(
     data: dict[str, Any] | None = None,
     clocks: Mapping[str, float] | None = None,
 ) -> list[Sample]:
-    """Those of the first page, with other steps, iterations, data of the probe or clocks."""
+    """The recordings of the first page, with changed steps, iterations, probe data or clocks."""
     steps = step_phases() | dict(changed or {})
     times = ITERATION_US | dict(iterations or {})
     clocks_mhz = CLOCKS_MHZ | dict(clocks or {})

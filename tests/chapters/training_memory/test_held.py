@@ -1,4 +1,4 @@
-"""What the bytes of an event are, from hand-written ones."""
+"""The kind of an event's bytes, from hand-written events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the probes make of the allocator's events and snapshots, from hand-written ones."""
+"""The probes' reading of the allocator's events and snapshots, from hand-written ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What recomputing runs again: on this machine, and on made-up recordings whose kernels are counted by hand."""
+"""The work that recomputing repeats: on this machine, and on made-up recordings whose kernels are counted by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is derived from shapes, against bytes counted by hand and against what autograd keeps on this machine."""
+"""Bytes derived from shapes, against bytes counted by hand and the bytes that autograd keeps on this machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the pages compute of a compiled loop's first iterations, of its breaks, and of times that do not fit a trace."""
+"""The pages' figures of a compiled loop's first iterations, of its breaks, and of times that do not fit a trace."""
 
 from __future__ import annotations
 

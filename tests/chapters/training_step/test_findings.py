@@ -1,4 +1,4 @@
-"""What the page computes: mends as short diffs, the recorded graph, and a rule that finds a fault in no trace."""
+"""The page's figures: fixes as short diffs, the recorded graph, and a rule that finds a fault in no trace."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the page's hints say of its own traces, and the texts that it prints."""
+"""The page's hints about its own traces, and the texts that it prints."""
 
 from __future__ import annotations
 

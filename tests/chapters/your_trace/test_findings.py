@@ -44,7 +44,7 @@ def test_a_report_names_its_trace_and_links_to_the_book(tmp_path: Path) -> None:
     html = (tmp_path / f"reports/{BOOK.name}/matmul_add-item_4096.html").read_text(encoding="utf-8")
     name = f"docs/recordings/{BOOK.name}/matmul_add/item_4096.trace.json.gz"
     assert f"<h1>{name}</h1>" in html
-    assert f"python -m snippets.lab open {name}" in html
+    assert f"kinetoscope open {name}" in html
     assert f'<a href="../../{PAGES["sync-in-step"]}"><code>' in html
     assert '<a href="../../#see-gap-in-a-wait">The GPU lane has gaps: It waits for the GPU</a>' in html
 

@@ -9,8 +9,8 @@ from textwrap import dedent
 
 import pytest
 
+from kinetoscope.__main__ import main
 from kinetoscope.trace.kineto import read_trace
-from snippets.lab.__main__ import main
 from snippets.lab.recording.device import PROJECT
 from snippets.your_trace.record import record
 

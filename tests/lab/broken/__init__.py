@@ -1,1 +1,1 @@
-"""Chapters of which one experiment after the other goes wrong; `capture` is given `package="tests.lab.broken"`."""
+"""Chapters whose experiments fail one after the other; `capture` gets `package="tests.lab.broken"`."""

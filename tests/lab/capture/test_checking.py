@@ -1,4 +1,4 @@
-"""An answer is compared with a reference that is more precise; what a maker returns is what it should be."""
+"""A result is compared with a more precise reference; a maker's return value is checked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Linux says about the CPU, from files in a folder."""
+"""The CPU by Linux's files, in a folder of the test."""
 
 from __future__ import annotations
 

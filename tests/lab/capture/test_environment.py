@@ -1,4 +1,4 @@
-"""What a recording says of its machine."""
+"""A recording's data about its machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What NVML says about the GPU that torch uses."""
+"""NVML's report about the GPU that torch uses."""
 
 from __future__ import annotations
 

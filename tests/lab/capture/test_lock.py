@@ -1,4 +1,4 @@
-"""One recorder per GPU, and nobody else on it; the holders here are real processes."""
+"""One recorder per GPU, and no other program on it; the holders here are real processes."""
 
 from __future__ import annotations
 
@@ -200,7 +200,7 @@ class TestAlone:
         assert slept == [POLL_S] * 3
         assert capsys.readouterr().out == "waiting for python3 (pid 42) on this GPU; Ctrl-C stops waiting\n"
 
-    def test_nobody_else(self, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_no_other_program_uses_the_gpu(self, capsys: pytest.CaptureFixture[str]) -> None:
         for gpu in (used_by()[1], Gpu()):
             require_alone(gpu, wait=False, shared=False)
         assert capsys.readouterr().out == ""

@@ -23,7 +23,7 @@ def test_the_error_is_printed_below_the_table(capsys: pytest.CaptureFixture[str]
     assert any(line.split()[:1] == ["aten::matmul"] for line in lines)
     (trace,) = (tmp_path / "traces").iterdir()
     assert trace.name == "faults_right_8.json"
-    assert lines[-3:-1] == [f"trace: {trace}", f"  in Perfetto:   python -m snippets.lab open {trace}"]
+    assert lines[-3:-1] == [f"trace: {trace}", f"  in Perfetto:   python -m kinetoscope open {trace}"]
     word, _, error, rest = lines[-1].replace("relative error", "relative_error _").split(maxsplit=3)
     assert (word, rest) == ("relative_error", "(float64 reference, at most 1e-02)")
     assert 0 < float(error) < 1e-5

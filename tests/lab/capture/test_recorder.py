@@ -1,4 +1,4 @@
-"""What is finished is saved, what cannot be saved is named with its cause, and who shares a process."""
+"""Finished recordings are saved, failed saves are named with their cause, and groups share processes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def worker(content: bytes, trace_json: bytes) -> RunWorker:
 
 
 def part(**changed: Any) -> Recording:
-    """What one process leaves."""
+    """The files that one process leaves."""
     return sample("faults/right", **changed)
 
 

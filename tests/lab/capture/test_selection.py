@@ -1,4 +1,4 @@
-"""What needs recording, and on which GPU it can be done."""
+"""The experiments that need recording, and the GPU for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A group's time is up when the clock says so; nobody waits for it."""
+"""The clock ends a group's time; no test waits for it."""
 
 from __future__ import annotations
 

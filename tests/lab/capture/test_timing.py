@@ -1,4 +1,4 @@
-"""Variants are sampled A B, B A; what a probe is handed are the room's own functions."""
+"""Variants are sampled A B, B A; a probe gets the room's own functions."""
 
 from __future__ import annotations
 

@@ -11,18 +11,18 @@ from snippets.lab.charts.svg import LETTER
 
 
 def drawing(content: str) -> Element:
-    """The one drawing of a chart."""
+    """The only drawing of a chart."""
     (svg,) = re.findall(r"<svg .*?</svg>", content, re.DOTALL)
     return ElementTree.fromstring(svg)
 
 
 def texts(content: str) -> list[str]:
-    """What is written in the drawing, in the order in which it is drawn."""
+    """The texts of the drawing, in drawing order."""
     return ["".join(element.itertext()) for element in drawing(content).iter("text")]
 
 
 def description(content: str) -> str:
-    """What a screen reader reads of the drawing."""
+    """The drawing's text for a screen reader."""
     element = drawing(content).find("desc")
     assert element is not None
     return element.text or ""
@@ -40,7 +40,7 @@ def boxes(content: str) -> list[tuple[float, float, float, float]]:
 
 
 def words(content: str) -> Iterator[tuple[str, float, float, float]]:
-    """What is written, from where to where it reaches if letters are as wide as fonts have them, and its height."""
+    """The texts, each with the horizontal range that it covers in letters of a common font's width, and its height."""
     styles = {element: group.get("style", "") for group in drawing(content).iter() for element in group}
     for element, of_group in styles.items():
         if element.tag == "text":

@@ -20,7 +20,7 @@ KINDS = ("gemm", "pointwise", "copy", "other", "call")
 
 
 def variables(scheme: str) -> dict[str, str]:
-    """What the style sheets give: for paper and the light scheme, or for a named one."""
+    """The style sheets' values: for paper and the light scheme, or for a named scheme."""
     given: dict[str, str] = {}
     selector = re.escape(f'[data-md-color-scheme="{scheme}"]' if scheme else ":root")
     for name in ("charts", "colors"):

@@ -106,7 +106,7 @@ def test_two_builds_draw_the_same_and_matplotlib_waits_for_the_first_chart(tmp_p
     assert done.stdout.rstrip("\n") == stacked_bars(ANY, STACKS, "c")
 
 
-def test_a_drawing_is_kept_for_the_next_build_and_made_anew_for_other_data(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_drawing_is_cached_and_made_again_for_other_data(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[str] = []
     real = stacked_bars.__globals__["draw_stacks"]
 
@@ -209,7 +209,7 @@ def test_what_is_written_into_a_part_fits() -> None:
 
 
 def letters(content: str) -> list[tuple[str, str]]:
-    """What the letters in the bars stand for."""
+    """The meaning of the letters in the bars."""
     return [(letter, unescape(name)) for letter, name in re.findall(r"<span>(.)</span> (.*?)</li>", content, re.DOTALL)]
 
 

@@ -1,4 +1,4 @@
-"""What a step holds, and maps of segments, out of hand-made data."""
+"""The memory of a step, and maps of segments, from hand-made data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a stranger's lab may hold: HTML that would run a script, and outputs that are no outputs.
+"""Content of a stranger's notebook: HTML that would run a script, and malformed outputs.
 
 Each vector calls `ran()`, some once an element is clicked, pointed at or focused.
 """

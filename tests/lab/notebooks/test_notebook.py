@@ -1,4 +1,4 @@
-"""What a reader calls in a cell. Everything on the CPU."""
+"""The functions that a reader calls in a cell, all on the CPU."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_a_profile_here() -> None:
 def test_a_profile_of_a_function_of_ones_own(tmp_path: Path) -> None:
     result = profile_of("mine", torch.add, torch.ones(3), torch.ones(3))
     assert (result.name, result.operators) == ("mine", ("aten::add",))
-    assert repr(result.save(tmp_path / "t.json")) == f"in Perfetto: python -m snippets.lab open {tmp_path / 't.json'}"
+    assert repr(result.save(tmp_path / "t.json")) == f"in Perfetto: python -m kinetoscope open {tmp_path / 't.json'}"
     assert (tmp_path / "t.json").read_bytes() == result.content
 
 

@@ -1,4 +1,4 @@
-"""What changed from one step to another, as tables: exact cells, spreads, bytes, and what cannot be compared."""
+"""The change from one step to another as tables: exact cells, spreads, bytes, and incomparable steps."""
 
 from __future__ import annotations
 

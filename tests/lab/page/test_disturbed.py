@@ -1,4 +1,4 @@
-"""What was disturbed while it was timed: marked below every piece that reads it, on its page, and in sentences."""
+"""Disturbed measurements: marked below every piece that reads them, on their page, and in sentences."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def device(tmp_path: Path) -> Device:
 
 @pytest.fixture
 def root(device: Device, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """What the fences of a page read."""
+    """The recordings that a page's fences read."""
     monkeypatch.setattr("snippets.lab.recording.device.this_device", lambda: None)
     return samples.recordings(monkeypatch, device.root)
 
@@ -102,7 +102,7 @@ def test_a_page_where_nothing_is_recorded(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 class TestSeveralDevices:
-    """What a page shows where more than one device is recorded."""
+    """Pages with more than one recorded device."""
 
     @pytest.fixture(autouse=True)
     def _two(self, root: Path) -> None:

@@ -39,7 +39,7 @@ def claimed(book: Book) -> Callable[[Claim], None]:
 
 
 def data(box: str) -> dict[str, Any]:
-    """What the form is made of."""
+    """The data of the form."""
     decoded: dict[str, Any] = json.loads(dict(Markup(box).attributes)["data-guess"] or "")
     return decoded
 
@@ -230,7 +230,7 @@ def test_the_items_of_an_order_are_shuffled_alike_at_every_build(
     assert sorted(offered) == items
 
 
-def test_an_order_of_one_thing_is_none(device: Device, measured: Callable[[Figure], None]) -> None:
+def test_an_order_needs_two_items(device: Device, measured: Callable[[Figure], None]) -> None:
     for value in ("mm, mm", "", 5):
         measured(Figure(value))
         with pytest.raises(ValueError, match="which has no order to guess"):

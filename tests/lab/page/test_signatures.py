@@ -1,4 +1,4 @@
-"""The table of what a page can call is made from the code."""
+"""The table of a page's functions is generated from the code."""
 
 from __future__ import annotations
 

@@ -155,7 +155,7 @@ def test_no_percentage_of_what_takes_less_than_ten_microseconds(device: Device) 
     assert "Percentages" not in content
 
 
-def test_a_ceiling_of_another_type_is_none(device: Device) -> None:
+def test_a_ceiling_of_another_type_does_not_count(device: Device) -> None:
     half = matmul_trace().replace(b"c10::BFloat16", b"c10::Half")
     save_all(device.root, sample(ceilings=(LARGE, OWN)), trace=half)
     assert cells(kernel_table(device, "mlp/eager"))[1][2] == "839 GFLOP/s"

@@ -1,4 +1,4 @@
-"""Times of one step that do not fit each other, as two captures on one GPU once recorded them."""
+"""Contradicting times of one step, as two captures on one GPU once recorded them."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def test_slug(name: str, expected: str) -> None:
 
 @pytest.fixture
 def nvidia_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], str | None]:
-    """What `this_device` returns where nvidia-smi is this shell script."""
+    """The result of `this_device` with this shell script as nvidia-smi."""
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     (tmp_path / "bin").mkdir()
@@ -115,7 +115,7 @@ def test_this_device_is_the_one_that_cuda_would_use(
         ("exit 9", "0", "nvidia-smi fails (exit code 9): repair or reload the NVIDIA driver"),
     ],
 )
-def test_a_gpu_that_cannot_be_used_is_no_machine_without_one(
+def test_an_unusable_gpu_is_not_a_missing_gpu(
     nvidia_smi: Callable[[str], str | None],
     monkeypatch: pytest.MonkeyPatch,
     script: str,

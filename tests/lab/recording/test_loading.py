@@ -124,7 +124,7 @@ def test_a_file_that_is_not_a_recording(tmp_path: Path, content: bytes) -> None:
     assert str(raised.value).endswith(f"); {AGAIN}")
 
 
-def test_a_recording_that_was_repaired_is_read_anew(tmp_path: Path) -> None:
+def test_a_repaired_recording_is_read_again(tmp_path: Path) -> None:
     save_all(tmp_path, sample())
     path = chapter_folder(tmp_path, DEVICE, "mlp") / "eager.json"
     assert load_recording(tmp_path, DEVICE, "mlp/eager").label == "mlp_fwd"

@@ -1,4 +1,4 @@
-"""What is recorded has no directories and host names of the machine, and loses nothing else."""
+"""Recorded data has no directories and host names of the machine, and loses nothing else."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_directories_are_scrubbed(text: str, expected: str) -> None:
         "",
     ],
 )
-def test_what_is_no_directory_is_left_alone(text: str) -> None:
+def test_text_other_than_a_directory_stays(text: str) -> None:
     assert scrub(text) == text
 
 

@@ -31,7 +31,7 @@ OUTPUTS = [
 
 @dataclass
 class FakeMachine:
-    """Saves a sample where a measurement is asked for, and keeps what was asked for."""
+    """Saves a sample in place of a measurement, and keeps the requests."""
 
     failing: str = ""
     """The experiment that cannot be recorded."""

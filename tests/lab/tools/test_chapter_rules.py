@@ -75,7 +75,7 @@ def test_a_chapter_whose_page_is_missing_is_left_to_the_build(tmp_path: Path) ->
     assert text_problems(tmp_path) == []
 
 
-def test_a_heading_inside_a_fence_is_none() -> None:
+def test_a_heading_inside_a_fence_does_not_count() -> None:
     assert sections("p.md", "## One\n\n```md\n## Two\n```\n\n### Three\n")[0].last == 7
     assert len(sections("p.md", "## One\n\n```md\n## Two\n```\n")) == 1
 
@@ -92,7 +92,7 @@ def test_too_few_guesses_for_exercises_do_not_count() -> None:
     assert guess_number_problems("mlp.md", page) == ["docs/mlp.md: 1 guesses; a chapter has 2 to 4"]
 
 
-def test_all_rules_are_applied_and_pass_over_what_is_no_python() -> None:
+def test_all_rules_apply_and_skip_invalid_python() -> None:
     page = guess("kernels", "mlp.kernels").replace("print(", "print((")
     assert shape_problems("mlp.md", f"## One?\n\n{page}") == [
         "docs/mlp.md: 1 guesses; a chapter has 2 to 4",

@@ -1,8 +1,9 @@
-"""The command line in this process: what it prints, what it exits with, and that it never ends in a traceback."""
+"""The command line of the book in this process: what it prints and exits with, and never a traceback."""
 
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,14 +11,15 @@ import pytest
 import torch
 
 from kinetoscope.trace.kineto import read_trace
+from kinetoscope.trace.summary import summary_text
+from kinetoscope.trace.totals import summarize
 from snippets.lab.__main__ import COMMANDS, main
 from snippets.lab.experiment import chapters, find
 from snippets.lab.recording.device import PROJECT
 from snippets.lab.recording.loading import load_recording
 from snippets.lab.tools.archive import pack_archive
-from tests.lab.samples import DEVICE, recordings, sample, save_all, untied
+from tests.lab.samples import BOOK, DEVICE, recordings, sample, save_all, untied
 
-TRACE = PROJECT / "tests/traces/mlp_eager.json.gz"
 TINY = ["--batch", "4", "--in_dim", "8", "--out_dim", "16", "--device", "cpu"]
 
 Call = Callable[..., tuple[int, str, str]]
@@ -58,8 +60,7 @@ def test_the_commands_are_listed_with_what_they_do(call: Call) -> None:
         ("list", "exit with 1 if a recording for nvidia-h200 is stale or unreadable"),
         ("record", "then pack all recordings of this device, old and new, as .tar.gz"),
         ("serve", "port (default 8000)"),
-        ("open", "seconds to wait for the browser (default 300)"),
-        *((command, "print JSON") for command in ("summary", "decode", "claims")),
+        ("claims", "print JSON"),
     ],
 )
 def test_options_are_explained(call: Call, command: str, text: str) -> None:
@@ -72,15 +73,10 @@ def test_options_are_explained(call: Call, command: str, text: str) -> None:
         ([], "the following arguments are required: COMMAND"),
         (["lst"], "argument COMMAND: invalid choice: 'lst' (choose from"),
         (["list", "--chek"], "unrecognized arguments: --chek"),
-        (["summary"], "the following arguments are required: TRACE"),
         (["run", "linear/eager", "--batsch", "4"], "unrecognized arguments: --batsch 4"),
         (["run", "linear/eager", "--batch", "four"], "argument --batch: invalid int value: 'four'"),
         (["run", "linear/eager", "--batch", "0"], "--batch 0: must be at least 1"),
         (["run", "linear/eager", "--trace-dir", __file__], "is a file; give a folder"),
-        *(
-            (["open", "trace.json", "--timeout", text], f"must be a positive number of seconds, not '{text}'")
-            for text in ("0", "-1", "nan", "soon")
-        ),
     ],
 )
 def test_usage_errors(call: Call, arguments: list[str], message: str) -> None:
@@ -104,7 +100,6 @@ def test_usage_errors(call: Call, arguments: list[str], message: str) -> None:
         (["record", "labs/mpl"], "no notebook 'labs/mpl'; did you mean labs/mlp"),
         (["list", "--device", "h200"], "no recordings for 'h200'; known: nvidia-h200"),
         (["claims", "--device", "h200"], "no recordings for 'h200'; known: nvidia-h200"),
-        (["summary", str(PROJECT / "README.md")], f"{PROJECT / 'README.md'} is not a .json or .json.gz trace\n"),
     ],
 )
 def test_an_unknown_name_is_answered_with_the_nearest(
@@ -131,18 +126,17 @@ def test_run_profiles_here_and_writes_a_trace(call: Call, tmp_path: Path) -> Non
     assert out.startswith("linear/eager on cpu: batch=4 in_dim=8 out_dim=16\n")
     (path,) = tmp_path.rglob("*.json")
     assert path == tmp_path / "new" / "traces" / "linear_eager_4_8_16.json"
-    assert f"trace: {path}\n  in Perfetto:   python -m snippets.lab open {path}\n" in out
-    assert "snippets.lab summary" not in out, "a trace of a CPU has no kernels to sum up"
+    assert f"trace: {path}\n  in Perfetto:   python -m kinetoscope open {path}\n" in out
+    assert "kinetoscope summary" not in out, "a trace of a CPU has no kernels to sum up"
     assert "Self CPU %" in out
     assert "aten::addmm" in out
     assert "relative error " in out
     trace = read_trace(path)
     assert [step.name for step in trace.steps] == ["ProfilerStep#2", "ProfilerStep#3", "ProfilerStep#4"]
     assert [op.input_shapes[1] for op in trace.cpu_ops if op.name == "aten::addmm"] == [(4, 8)] * 3
-    code, out, err = call("summary", str(path))
-    assert (code, err) == (0, "")
-    assert "note               no GPU kernels, no CUDA call and no GPU in this trace: " in out
-    assert "aten::addmm" in out
+    text = summary_text(summarize(trace))
+    assert "note               no GPU kernels, no CUDA call and no GPU in this trace: " in text
+    assert "aten::addmm" in text
 
 
 def test_a_parameter_replaces_the_points_of_a_sweep(call: Call) -> None:
@@ -159,7 +153,7 @@ def test_run_of_what_needs_a_gpu(call: Call) -> None:
     assert err == "error: Liger's kernel is Triton, which has no CPU backend: mlp/eager and mlp/compiled run here\n"
 
 
-def test_run_on_a_gpu_where_there_is_none(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_on_a_gpu_without_a_gpu(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     code, _, err = call("run", "linear/eager", "--device", "cuda")
     assert code == 2
@@ -185,50 +179,13 @@ def test_import(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert call("import", str(tmp_path / "good.tar.gz")) == (0, kept, "")
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (None, "cannot be read (No such file or directory)"),
-        (TRACE.read_bytes()[:20], "the gzip stream is cut off; copy or record the trace again"),
-        (b"", "empty; record the trace again"),
-        (b'{"a": 1}', "JSON, but not a Kineto trace"),
-        (b"\x00\x01\x02", "trace.json.gz is not a .json or .json.gz trace"),
-        (b'{"traceEvents": [', "is not complete JSON"),
-        (b'{"traceEvents": []}', "no active steps"),
-    ],
-)
-@pytest.mark.parametrize("options", [[], ["--json"]])
-def test_summary_of_a_bad_file(
-    call: Call, tmp_path: Path, content: bytes | None, message: str, options: list[str]
-) -> None:
-    path = tmp_path / "trace.json.gz"
-    if content is not None:
-        path.write_bytes(content)
-    code, out, err = call("summary", str(path), *options)
-    assert (code, out) == (2, "")
-    assert err.startswith("error: ")
-    assert message in err
-
-
-def test_summary_as_text_and_as_json(call: Call) -> None:
-    code, out, err = call("summary", str(TRACE), "--json")
-    assert (code, err) == (0, "")
-    assert (json.loads(out)["kernels_per_step"], json.loads(out)["steps"]) == (5, 3)
-    code, out, err = call("summary", str(TRACE))
-    assert (code, err) == (0, "")
-    assert "work per step      5 kernels" in out
-
-
-def test_decode_as_text_and_as_json(call: Call) -> None:
-    code, out, err = call("decode", "nvjet_sm90_tst_128x64", "--json")
-    assert (code, err) == (0, "")
-    assert (json.loads(out)["library"], json.loads(out)["tile"]) == ("cublas", "128x64")
-    assert "\nlibrary    cublas\n" in call("decode", "nvjet_sm90_tst_128x64")[1]
-
-
-def test_claims_as_json(call: Call) -> None:
+def test_claims_as_json(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a device with the recordings of one chapter."""
+    root = recordings(monkeypatch, tmp_path / "recordings")
+    shutil.copytree(BOOK.root / "nvidia-h200/linear", root / "nvidia-h200/linear")
     code, out, err = call("claims", "--json", "--device", "nvidia-h200")
     assert (code, err) == (0, "")
+    assert out.isascii()
     ledger = json.loads(out)
     assert {"M1", "L1", "K1"} <= {verdict["id"] for verdict in ledger}
     assert {verdict["device"] for verdict in ledger} == {"nvidia-h200"}

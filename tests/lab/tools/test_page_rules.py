@@ -163,7 +163,7 @@ def test_a_number_with_a_unit_is_a_stray(prose: str) -> None:
         "Steps 2, 3 and 4 agree; item 3 stands.",
     ],
 )
-def test_what_is_no_stray(prose: str) -> None:
+def test_text_without_stray_numbers(prose: str) -> None:
     assert stray_problems("p.md", prose) == []
 
 

@@ -1,4 +1,4 @@
-"""What a preview does after a build, as `make docs` does it."""
+"""A preview's work after a build, the same as in `make docs`."""
 
 from __future__ import annotations
 

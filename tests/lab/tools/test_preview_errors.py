@@ -1,4 +1,4 @@
-"""What a preview prints of a mistake: where it is, and one short traceback."""
+"""A preview's report of a mistake: its place, and one short traceback."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_a_mistake_in_the_tools_keeps_its_last_calls() -> None:
     assert short.endswith("ValueError: no\nof two lines")
 
 
-def test_what_is_no_traceback_stays() -> None:
+def test_text_other_than_a_traceback_stays() -> None:
     assert shorten("error: no tests/chapters/x/samples.py") == "error: no tests/chapters/x/samples.py"
 
 

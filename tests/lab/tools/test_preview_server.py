@@ -1,4 +1,4 @@
-"""What the preview answers, to requests as they come over a socket; no page is built."""
+"""The preview's replies to requests over a socket; no page is built."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_odd_paths_are_not_found(port: int, capfd: pytest.CaptureFixture[str], l
      b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nHost: evil.example\r\n\r\n", b"GET / HTTP/1.1\r\nx\r\n\r\n"],
     ids=lambda request: str(request[:20]),
 )  # fmt: skip
-def test_what_is_no_request(port: int, request_bytes: bytes, capfd: pytest.CaptureFixture[str]) -> None:
+def test_malformed_requests(port: int, request_bytes: bytes, capfd: pytest.CaptureFixture[str]) -> None:
     reply = ask(port, request_bytes)
     assert b"a page" not in reply or request_bytes.count(b"Host") != 1
     assert "Traceback" not in capfd.readouterr().err

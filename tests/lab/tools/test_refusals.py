@@ -1,4 +1,4 @@
-"""What a GPU refused: `make docs` does not try it again, `make record` does."""
+"""A GPU's refusals: `make docs` does not try them again, `make record` does."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ REFUSED = "linear/eager"
 
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeMachine]:
-    """A small GPU, which refused an experiment when the chapter was recorded."""
+    """A small GPU, which refused an experiment when the chapter, all of a small book, was recorded."""
+    for module in ("experiment", "tools.listing", "tools.prepare", "tools.record"):
+        monkeypatch.setattr(f"snippets.lab.{module}.chapters", lambda *_: ("linear",))
     root = recordings(monkeypatch, tmp_path / "recordings")
     monkeypatch.chdir(tmp_path)
     pending = [one.id for one in find("linear")]
@@ -85,7 +87,7 @@ def test_a_damaged_file_refuses_nothing(tmp_path: Path, content: bytes) -> None:
     assert load_refusals(tmp_path, NAME) == {}
 
 
-def test_a_disk_that_cannot_be_written_is_no_error(tmp_path: Path) -> None:
+def test_a_read_only_disk_is_not_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     save_refusals(tmp_path / "file", NAME, {"mlp/eager": CAUSE}, ["mlp/eager"])
     assert load_refusals(tmp_path / "file", NAME) == {}

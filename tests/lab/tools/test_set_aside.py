@@ -1,4 +1,4 @@
-"""What pages hold back moves into a file beside them, with a link, a heading, the page's style and its policy."""
+"""Later content of pages moves into a file next to them, with a link, a heading, the page's style and its policy."""
 
 from __future__ import annotations
 

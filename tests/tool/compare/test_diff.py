@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from kinetoscope.__main__ import main
 from kinetoscope.compare.compare import MAX_ALIGNED, compare
 from kinetoscope.compare.comparison import comparison, comparison_data, comparison_parts
 from kinetoscope.compare.diff import judge
@@ -18,10 +19,10 @@ from kinetoscope.compare.noise import ALPHA, Shift, shift, typical, upper_tail
 from kinetoscope.ranks.digest import digest
 from kinetoscope.ranks.digest_files import write_digest
 from kinetoscope.trace.events import Trace, TraceError
-from snippets.lab.__main__ import main
-from tests.lab.samples import EVIL
 from tests.tool.events import kernel, launch, step, trace_bytes
-from tests.tool.runs import ADD, GEMM, RECORDINGS, halves, recorded, slowed, trace_of, with_steps
+from tests.tool.markup import EVIL
+from tests.tool.recorded import RECORDINGS, recorded
+from tests.tool.runs import ADD, GEMM, halves, slowed, trace_of, with_steps
 
 GELU = "triton_poi_fused_gelu_0"
 REPEATED = [(name, device) for name in ("unscheduled_20",) for device in ("nvidia-h200", "nvidia-h100-80gb-hbm3")]
@@ -188,6 +189,7 @@ def test_groups_of_runs() -> None:
     assert (alarms, found) == (0, 100)
 
 
+@pytest.mark.slow
 def test_with_three_steps_three_percent_is_found_or_the_noise_is_said() -> None:
     """Most recordings have three steps; where those vary by percents, no test can tell, and the command says so."""
     found = hidden = 0

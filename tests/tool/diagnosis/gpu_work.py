@@ -104,7 +104,7 @@ def _strides(dims: Shape) -> list[int]:
 
 
 def result(rule: Rule, of: Facts) -> list[Finding] | CannotTell:
-    """What a rule says of a trace, through `diagnose`."""
+    """A rule's findings in a trace, through `diagnose`."""
     diagnosis = diagnose(of.trace, [rule])
     return diagnosis.cannot_tell[0] if diagnosis.cannot_tell else list(diagnosis.findings)
 

@@ -9,11 +9,9 @@ from typing import NamedTuple
 from kinetoscope.diagnosis.diagnose import diagnose
 from kinetoscope.trace.kineto import read_trace
 from kinetoscope.trace.queries import busy_us
-from snippets.lab.recording.device import PROJECT
-from snippets.lab.recording.loading import load_trace
+from tests.tool.recorded import RECORDINGS, recorded
 from tests.tool.trace.public import PUBLIC
 
-RECORDINGS = PROJECT / "docs" / "recordings"
 DEVICES: Sequence[str] = sorted(folder.name for folder in RECORDINGS.iterdir() if folder.is_dir())
 
 
@@ -29,19 +27,11 @@ class Found(NamedTuple):
     """Rule that cannot tell -> the option that records what it lacks."""
 
 
-def experiments(device: str) -> list[str]:
-    """`mlp/eager` of each trace of a device."""
-    paths = sorted((RECORDINGS / device).glob("*/*.trace.json.gz"))
-    return [f"{path.parent.name}/{path.name.removesuffix('.trace.json.gz')}" for path in paths]
-
-
 @cache
 def found_in(device: str, experiment: str) -> Found:
     """What is found in a recording; `device` is `public` for a public trace."""
     is_public = device == "public"
-    diagnosis = diagnose(
-        read_trace(PUBLIC / f"{experiment}.json.gz") if is_public else load_trace(RECORDINGS, device, experiment)
-    )
+    diagnosis = diagnose(read_trace(PUBLIC / f"{experiment}.json.gz") if is_public else recorded(experiment, device))
     facts = diagnosis.facts
     savings: dict[str, float] = {}
     for each in diagnosis.findings:

@@ -8,6 +8,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from kinetoscope.doctor.machine_facts import (
     NvmlGpu,
     TorchFacts,
@@ -133,7 +135,7 @@ def test_without_torch(tmp_path: Path) -> None:
 
 
 def test_this_machine() -> None:
-    import torch
+    torch = pytest.importorskip("torch")
 
     facts = run_torch_probe()
     assert facts.version == str(torch.__version__)

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from kinetoscope.__main__ import main
 from kinetoscope.ranks.digest import MAX_COLLECTIVES, MAX_KERNELS, OTHER, Digest, RankStep, bin_of, digest
 from kinetoscope.ranks.digest_files import is_digest, read_any, read_digest, write_digest
 from kinetoscope.ranks.merge import are_ranks, merge
@@ -17,7 +18,6 @@ from kinetoscope.report.document import several_html
 from kinetoscope.report.several import report_several
 from kinetoscope.terminal import CommandError
 from kinetoscope.trace.events import TraceError
-from snippets.lab.__main__ import main
 from tests.tool.events import kernel, launch, step, trace_bytes
 from tests.tool.runs import ADD, ALL_REDUCE, GEMM, trace_of
 
@@ -124,7 +124,7 @@ def data() -> dict[str, Any]:
         (b'{"format": "profiling-pytorch digest", "version": 1, "x": "\xff"}', "a damaged digest"),
     ],
 )
-def test_a_file_that_is_no_digest(tmp_path: Path, content: bytes, message: str) -> None:
+def test_a_file_that_is_not_a_digest(tmp_path: Path, content: bytes, message: str) -> None:
     path = tmp_path / "0.digest.json"
     path.write_bytes(content)
     with pytest.raises(TraceError, match=message):
@@ -157,7 +157,7 @@ def test_a_trace_or_a_digest(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("groups", [1, 2])
 def test_merging_is_associative(groups: int) -> None:
-    """Twenty random trees over shuffled ranks; ranks or their groups have more collectives than a digest keeps."""
+    """Six random trees over shuffled ranks; ranks or their groups have more collectives than a digest keeps."""
     digests = [
         rank_digest(
             rank,
@@ -169,7 +169,7 @@ def test_merging_is_associative(groups: int) -> None:
         for rank in range(12)
     ]
     whole, dice = merge(digests), random.Random(7)
-    for _ in range(20):
+    for _ in range(6):
         waiting = dice.sample(digests, len(digests))
         while len(waiting) > 1:
             count = dice.randint(2, min(4, len(waiting)))

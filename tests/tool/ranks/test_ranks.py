@@ -15,7 +15,7 @@ from kinetoscope.report.ranks_html import quantile_ns, ranks_report_parts
 from kinetoscope.report.several import is_several, reduce_to_digest, report_several
 from kinetoscope.trace.events import Collective, GpuActivity, TraceError
 from kinetoscope.trace.kineto import read_trace
-from tests.lab.samples import EVIL
+from tests.tool.markup import EVIL
 from tests.tool.runs import ADD, ALL_REDUCE, GEMM, Kernel, trace_of
 from tests.tool.trace.public import PUBLIC, needs_public_traces
 
@@ -53,7 +53,7 @@ def test_a_rank_whose_cpu_is_late_is_the_straggler() -> None:
 
 
 @pytest.mark.parametrize(("late_us", "named"), [(9.0, False), (11.0, True)])
-def test_a_wait_below_one_percent_of_a_step_names_nobody(late_us: float, named: bool) -> None:
+def test_a_wait_below_one_percent_of_a_step_names_no_rank(late_us: float, named: bool) -> None:
     report = ranks_report(ranks(0, late_us))
     assert (report.straggler is not None) is named
     if not named:

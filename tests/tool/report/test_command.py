@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from kinetoscope.__main__ import main
 from kinetoscope.report.diagnosed import report_data
-from snippets.lab.__main__ import main
 from tests.tool.report.samples import SHAPES, SMALL, SYNC, diagnosed, traced, write
 
 

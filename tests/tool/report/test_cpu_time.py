@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from kinetoscope.diagnosis.facts import Facts
 from kinetoscope.diagnosis.rules import RULES
@@ -108,7 +109,7 @@ def test_a_saving_beyond_the_step_is_not_a_share_of_it() -> None:
 
 def test_a_real_trace_of_this_machine(tmp_path: Path) -> None:
     """A loader of 20 ms per batch before a layer of microseconds, profiled with ProfilerActivity.CPU alone."""
-    import torch
+    torch = pytest.importorskip("torch")
     from torch.profiler import ProfilerActivity, profile, schedule
     from torch.utils.data import DataLoader, Dataset
 

@@ -18,9 +18,8 @@ from kinetoscope.report.document import report_html
 from kinetoscope.report.headline import headline
 from kinetoscope.trace.events import GpuActivity, MemoryEvent, PythonFunction, Trace, Uncounted
 from kinetoscope.trace.kineto import read_trace
-from snippets.lab.charts.svg import MEMORY_KINDS
-from snippets.lab.recording.device import PROJECT
 from tests.tool.events import annotation, kernel, launch, op, step, trace_bytes
+from tests.tool.recorded import DEVICE, RECORDINGS
 from tests.tool.report.samples import SHAPES, SMALL, SYNC, Page, diagnosed, events, traced
 
 EVIL = "</title></style><script>alert(1)</script><img src=x onerror=alert(1)>\"' \x1b[2J\u202e&amp;"
@@ -204,24 +203,7 @@ def test_every_part_of_two_hundred_findings_is_bounded() -> None:
     assert len(html.encode()) < 1_000_000
 
 
-def palette(path: str, scheme: str) -> dict[str, str]:
-    """`--gemm-edge` -> its color, of a style sheet that has a block for each scheme."""
-    css = (PROJECT / path).read_text(encoding="utf-8")
-    blocks = re.findall(r"\{([^{}]*--gemm-edge:[^{}]*)\}", css)
-    assert len(blocks) == 2
-    return dict(re.findall(r"--([a-z]+-(?:kind|edge|strokes)): (#\w{6})", blocks[scheme == "dark"]))
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_kinds_have_the_colors_of_the_book(scheme: str) -> None:
-    """All kinds but those of bytes, which a report doesn't tell apart."""
-    book = palette("docs/assets/css/colors.css", scheme)
-    colors = {name: color for name, color in book.items() if name.partition("-")[0] not in MEMORY_KINDS}
-    assert len(colors) > 20
-    assert palette("kinetoscope/report/style.css", scheme) == colors
-
-
-@pytest.mark.parametrize("path", sorted((PROJECT / "docs/recordings/nvidia-h200").glob("*/*eager*.trace.json.gz")))
+@pytest.mark.parametrize("path", sorted((RECORDINGS / DEVICE).glob("*/*eager*.trace.json.gz")))
 def test_recordings(path: Path) -> None:
     html = report_html(read_diagnosed(path, (SHAPES,)))
     assert len(html.encode()) < 1_000_000

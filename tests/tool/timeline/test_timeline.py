@@ -1,12 +1,10 @@
-"""A step drawn: exact lanes, places and rows from hand-made events; names that stay text; every recorded step."""
+"""A step drawn: exact lanes, places and rows from hand-made events; names that stay text."""
 
 from __future__ import annotations
 
 import gzip
 import re
-from collections import defaultdict
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
@@ -16,23 +14,16 @@ import pytest
 
 from kinetoscope.html import Html
 from kinetoscope.timeline import canvas
-from kinetoscope.timeline.canvas import PATTERNS, SLICE_KINDS, fitted, ticks_us
+from kinetoscope.timeline.canvas import fitted, ticks_us
 from kinetoscope.timeline.draw import BUDGET, TracedStep, draw_steps
-from kinetoscope.trace.events import Step, TraceError
+from kinetoscope.trace.events import Step
 from kinetoscope.trace.kineto import read_trace
 from kinetoscope.trace.lanes import Lane, lanes
-from snippets.lab.charts.svg import MEMORY_KINDS
-from snippets.lab.experiment import UnknownName
-from snippets.lab.finding.device import Device
-from snippets.lab.page.timeline import timeline
-from snippets.lab.recording.device import PROJECT
-from snippets.lab.recording.loading import load_recordings
-from snippets.lab.recording.schema import NotRecorded
-from tests.lab.samples import BOOK, DEVICE, EVIL, Markup, sample, save_all, text_of
 from tests.tool.events import annotation, gpu_annotation, kernel, launch, memcpy, memset, op, step, trace_bytes
+from tests.tool.markup import EVIL, Markup, text_of
+from tests.tool.recorded import PROJECT
 
-SCRIPT = (PROJECT / "docs/assets/js/timeline.js").read_text(encoding="utf-8")
-STYLE = (PROJECT / "docs/assets/css/colors.css").read_text(encoding="utf-8")
+SCRIPT = (PROJECT / "kinetoscope/report/timeline.js").read_text(encoding="utf-8")
 GEMM = "nvjet_sm90_tst_256x128_64x4_1x2_h_bz_coopA_TNT"
 ADD = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, std::array<char*, 3ul> >"
 STEP = (
@@ -536,76 +527,6 @@ def test_a_pattern_is_defined_where_its_kind_is_drawn() -> None:
     assert patterns == [["idle"], ["pointwise", "idle"]]
 
 
-@pytest.fixture
-def device(tmp_path: Path) -> Device:
-    return save_all(tmp_path, sample(), sample("mlp/compiled"))
-
-
-def test_recordings_side_by_side(device: Device) -> None:
-    content = timeline(device, {"eager": "mlp/eager", "compiled": "mlp/compiled"}, "Both")
-    assert len(slices(content)) == 2 * (2 + 3 + 3)
-    assert [each.get("class") for each in slices(content)].count("slice label") == 2
-    seen = Markup(content)
-    urls = [f"../recordings/{DEVICE}/mlp/{name}.trace.json.gz" for name in ("eager", "compiled")]
-    assert [value for name, value in seen.attributes if name == "data-trace"] == urls
-    assert [value for name, value in seen.attributes if name == "href"] == urls
-    assert all((device.root / url.removeprefix("../recordings/")).is_file() for url in urls)
-    titles = [value for name, value in seen.attributes if name == "data-title"]
-    assert titles == ["mlp/eager on NVIDIA Sample", "mlp/compiled on NVIDIA Sample"]
-    at_home = timeline(device, {"eager": "mlp/eager"}, "Both", site_root=".")
-    assert f'href="./recordings/{DEVICE}/mlp/eager.trace.json.gz" download' in at_home
-
-
-def test_ids_are_stable_and_differ_by_device_and_caption(device: Device) -> None:
-    variants = {"eager": "mlp/eager"}
-    first = timeline(device, variants, "One")
-    assert timeline(device, variants, "One") == first
-    other = save_all(device.root, sample(), device="nvidia-other")
-    contents = (first, timeline(device, variants, "Two"), timeline(other, variants, "One"))
-    ids = [re.findall(r'id="(timeline-\w{8})-arrow"', content) for content in contents]
-    assert len({ident for found in ids for ident in found}) == len(contents) == sum(map(len, ids))
-
-
-def test_without_a_recording_or_a_step(device: Device) -> None:
-    variants = {"Liger": "mlp/liger"}
-    with pytest.raises(NotRecorded):
-        timeline(device, variants, "None")
-    save_all(device.root, sample("mlp/liger", has_trace=False))
-    with pytest.raises(UnknownName, match="has no trace"):
-        timeline(device, variants, "None")
-    save_all(device.root, sample("mlp/liger"), trace=trace_bytes(op("aten::mm", 0, 5)))
-    with pytest.raises(TraceError, match="no active steps"):
-        timeline(device, variants, "None")
-
-
-WITH_TRACE = [recording.id for recording in load_recordings(BOOK.root, BOOK.name) if recording.has_trace]
-
-
-@pytest.mark.parametrize("name", WITH_TRACE)
-def test_every_recorded_step_can_be_drawn(name: str) -> None:
-    recorded = BOOK[name].step
-    content = timeline(BOOK, {"it": name}, "It")
-    all_slices = slices(content)
-    everything = len(recorded.ops) + len(recorded.calls) + len(recorded.activities)
-    assert len(rows(content)) == len(all_slices)
-    if len(all_slices) == everything:
-        assert len(list(group(content, "arrows"))) == sum(
-            activity.launch in recorded.calls for activity in recorded.activities
-        )
-    else:
-        assert everything > BUDGET * 0.8  # ghosts count, too
-        assert "too short to see" in content or "not drawn" in content
-    assert [each.get("class") for each in all_slices].count("slice label") == 1
-    places = [(float(each.get("x", "")[:-1]), float(each.get("width", "")[:-1])) for each in all_slices]
-    assert all(x >= 0 and x + width <= 100 for x, width in places)
-
-
-def test_three_variants_are_light() -> None:
-    variants = {"eager": "mlp/eager", "compiled": "mlp/compiled", "Liger": "mlp/liger"}
-    content = timeline(BOOK, variants, "The MLP, three ways")
-    assert len(gzip.compress(content.encode())) < 9_500
-
-
 def test_the_script_is_small_and_shortens_as_we_do() -> None:
     assert len(gzip.compress(SCRIPT.encode(), 6)) <= 12_000
     assert not re.search(r"innerHTML|insertAdjacent|https?:|eval\(", SCRIPT)
@@ -613,46 +534,6 @@ def test_the_script_is_small_and_shortens_as_we_do() -> None:
     ours = {"PADDING": "_PADDING_PX", "LEAST_LETTERS": "_LEAST_LETTERS", "MOST_TICKS": "_MOST_TICKS"}
     for theirs, name in ours.items():
         assert float(constants[theirs]) == vars(canvas)[name]
-
-
-Color = tuple[float, float, float]
-GROUNDS: dict[str, tuple[Color, Color, float]] = {
-    "": ((255, 255, 255), (0, 0, 0), 0.87),
-    "slate": ((30, 33, 41), (226, 228, 233), 0.82),
-}
-"""Of the theme's two schemes: background, text, and how much of the text's color is seen."""
-
-
-def palette(scheme: str) -> dict[str, dict[str, Color]]:
-    """Kind -> property -> color, as the style sheet gives them for a scheme."""
-    block = re.findall(r"\{([^{}]*--gemm-edge:[^{}]*)\}", STYLE)[scheme == "slate"]
-    found: dict[str, dict[str, Color]] = defaultdict(dict)
-    for kind, name, *rgb in re.findall(r"--(\w+)-(kind|edge|strokes): #(\w\w)(\w\w)(\w\w)", block):
-        found[kind][name] = tuple(int(part, 16) for part in rgb)  # type: ignore[assignment]
-    return found
-
-
-def contrast(one: Color, other: Color) -> float:
-    def luminance(color: Color) -> float:
-        parts = [value / 255 for value in color]
-        parts = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
-        return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2]
-
-    low, high = sorted((luminance(one), luminance(other)))
-    return (high + 0.05) / (low + 0.05)
-
-
-@pytest.mark.parametrize("scheme", GROUNDS)
-def test_colors_can_be_told_and_names_on_them_read(scheme: str) -> None:
-    ground, ink, share = GROUNDS[scheme]
-    found = {kind: colors for kind, colors in palette(scheme).items() if kind not in MEMORY_KINDS}
-    assert set(found) == {*SLICE_KINDS, "ghost"}
-    for kind, colors in found.items():
-        under = colors.get("kind", ground)
-        seen = tuple(share * a + (1 - share) * b for a, b in zip(ink, under, strict=True))
-        assert contrast(seen, under) >= 4.5, kind
-        assert contrast(colors["edge"], ground) >= 3, kind
-        assert ("strokes" in colors) == (kind in PATTERNS), kind
 
 
 def test_what_a_reduced_step_leaves_out_is_not_the_work_of_another_step() -> None:

@@ -9,8 +9,7 @@ import pytest
 
 from kinetoscope.trace.alignment import Change, align
 from kinetoscope.trace.events import GpuActivity, Step
-from snippets.lab.recording.loading import load_recordings
-from tests.lab.samples import BOOK
+from tests.tool.recorded import experiments, recorded_step
 
 GEMM, OTHER_GEMM = "nvjet_sm90_tst_64x8_64x16_1x4_h_bz_NNT", "nvjet_sm90_tst_64x8_64x16_1x4_h_badd_NNT"
 ADD = (
@@ -133,21 +132,21 @@ def test_every_activity_is_in_one_change_in_order(names: tuple[str, ...], max_le
 
 @pytest.mark.parametrize("other", ["mlp/compiled", "mlp/liger"])
 def test_recorded_fusion(other: str) -> None:
-    steps = [BOOK[name].step for name in ("mlp/eager", other)]
+    steps = [recorded_step(name) for name in ("mlp/eager", other)]
     changes = [(change.kind, len(change.before), len(change.after)) for change in align(*steps)]
     assert changes == [*[("same", 1, 1)] * 4, ("replaced", 2, 1), ("same", 1, 1)]
 
 
 def test_a_recorded_bias_that_is_copied() -> None:
-    steps = [BOOK[f"matmul_add/{name}"].step for name in ("eager_64", "compiled_64")]
+    steps = [recorded_step(f"matmul_add/{name}") for name in ("eager_64", "compiled_64")]
     assert [change.kind for change in align(*steps)] == ["added", "replaced", "removed"]
 
 
+@pytest.mark.slow
 def test_a_recorded_step_is_like_itself() -> None:
-    for recording in load_recordings(BOOK.root, BOOK.name):
-        if recording.has_trace:
-            step = BOOK[recording.id].step
-            assert {change.kind for change in align(step, step)} == {"same"}
+    for experiment in experiments():
+        step = recorded_step(experiment)
+        assert {change.kind for change in align(step, step)} == {"same"}, experiment
 
 
 def test_a_long_step_is_aligned_soon() -> None:

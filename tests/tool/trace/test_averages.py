@@ -9,12 +9,9 @@ import pytest
 from kinetoscope.trace.averages import STEPS, Average, key_averages
 from kinetoscope.trace.events import CpuOp, Trace
 from kinetoscope.trace.kineto import read_trace
-from snippets.lab.recording.loading import load_recordings
-from tests.lab.samples import BOOK
 from tests.tool import events
 from tests.tool.events import HOST
-
-WITH_TRACE = [recording.id for recording in load_recordings(BOOK.root, BOOK.name) if recording.has_trace]
+from tests.tool.recorded import experiments, recorded
 
 
 def rows(*given: events.Event) -> dict[str, Average]:
@@ -108,13 +105,13 @@ def test_nothing() -> None:
 
 def torchs(trace: Trace) -> dict[str, tuple[float, float, float, float, int]]:
     """`key_averages()` of torch, fed the spans of a trace as its parser feeds them."""
-    from torch.autograd.profiler_util import EventList, FunctionEvent
+    profiler_util = pytest.importorskip("torch.autograd.profiler_util")
 
-    spans, by_op = EventList(use_device="cuda"), {}
+    spans, by_op = profiler_util.EventList(use_device="cuda"), {}
     for span in (*trace.cpu_ops, *trace.calls):
         name = STEPS if span.name.startswith("ProfilerStep#") else span.name
         is_annotation = isinstance(span, CpuOp) and span.is_annotation
-        event = FunctionEvent(
+        event = profiler_util.FunctionEvent(
             len(spans), name, span.thread, span.start_us, span.end_us, use_device="cuda", stack=[],
             is_user_annotation=is_annotation,
         )  # fmt: skip
@@ -135,7 +132,7 @@ def torchs(trace: Trace) -> dict[str, tuple[float, float, float, float, int]]:
 
 def different() -> Iterator[tuple[str, Trace]]:
     """Recorded traces, the smallest first, each with an operator or a call that no smaller one has."""
-    traces = {each: BOOK[each].trace for each in WITH_TRACE}
+    traces = {each: recorded(each) for each in experiments()}
     seen: set[str] = set()
     for each, trace in sorted(traces.items(), key=lambda item: len(item[1].cpu_ops)):
         names = {span.name for span in (*trace.cpu_ops, *trace.calls)}
@@ -144,6 +141,7 @@ def different() -> Iterator[tuple[str, Trace]]:
             yield each, trace
 
 
+@pytest.mark.slow
 def test_torch_computes_the_same() -> None:
     """Its own code takes a second for a large trace, so only those that differ are given to it."""
     compared = 0

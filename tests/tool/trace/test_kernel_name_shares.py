@@ -10,10 +10,8 @@ import msgspec
 import pytest
 
 from kinetoscope.trace.kernel_names import decode_kernel_name
-from snippets.lab.finding import Device
-from snippets.lab.recording.device import recorded_devices
-from snippets.lab.recording.loading import load_recordings
-from tests.lab.samples import BOOK
+from tests.tool.diagnosis.recorded import DEVICES
+from tests.tool.recorded import experiments, recorded
 from tests.tool.trace.public import PUBLIC_TRACES, needs_public_traces
 
 NVIDIA_LIMIT = 0.01
@@ -62,13 +60,12 @@ def test_the_library_of_almost_all_gpu_time_of_public_traces() -> None:
         assert sum(unknown_us(time) for time in times.values()) <= limit * total
 
 
-@pytest.mark.parametrize("key", recorded_devices(BOOK.root))
-def test_the_library_of_all_gpu_time_of_our_recordings(key: str) -> None:
-    device = Device(BOOK.root, key)
+@pytest.mark.slow
+@pytest.mark.parametrize("device", DEVICES)
+def test_the_library_of_all_gpu_time_of_our_recordings(device: str) -> None:
     time: Counter[str] = Counter()
-    for recording in load_recordings(device.root, device.name):
-        if recording.has_trace:
-            for activity in device[recording.id].trace.activities:
-                time[activity.name] += activity.duration_us
+    for experiment in experiments(device):
+        for activity in recorded(experiment, device).activities:
+            time[activity.name] += activity.duration_us
     assert time
     assert unknown_us(time) == 0

@@ -20,9 +20,8 @@ from kinetoscope.trace.kernel_names import (
     print_kernel_name,
 )
 from kinetoscope.trace.kineto import read_trace
-from snippets.lab.recording.device import PROJECT
-from snippets.lab.recording.loading import load_recordings
-from tests.lab.samples import BOOK, EVIL
+from tests.tool.markup import EVIL
+from tests.tool.recorded import PROJECT, experiments, recorded
 
 CORPUS: list[dict[str, Any]] = json.loads(Path(__file__).with_name("kernel_names.json").read_text(encoding="utf-8"))
 HERE = "NVIDIA H200, torch 2.11.0+cu130: "
@@ -57,11 +56,11 @@ def test_every_field_of_every_name() -> None:
     assert wrong == []
 
 
-@pytest.mark.parametrize("entry", [entry for entry in CORPUS if "tokens" in entry], ids=lambda entry: entry["short"])
-def test_every_token_of_a_name_of_each_family(entry: dict[str, Any]) -> None:
-    kernel = decode_kernel_name(entry["name"])
-    assert [[one.token, one.meaning, one.basis] for one in kernel.tokens] == entry["tokens"]
-    assert kernel.short == entry["short"]
+def test_every_token_of_a_name_of_each_family() -> None:
+    for entry in (entry for entry in CORPUS if "tokens" in entry):
+        kernel = decode_kernel_name(entry["name"])
+        assert [[one.token, one.meaning, one.basis] for one in kernel.tokens] == entry["tokens"], entry["name"]
+        assert kernel.short == entry["short"]
 
 
 def test_every_family_and_operation_at_least_twice() -> None:
@@ -82,7 +81,7 @@ def test_most_names_are_known() -> None:
 
 def recorded_names() -> set[str]:
     """Every name in the book's traces, and in those that tests read."""
-    own = [BOOK[each.id].trace for each in load_recordings(BOOK.root, BOOK.name) if each.has_trace]
+    own = map(recorded, experiments())
     traces = [*own, *(read_trace(path) for path in (PROJECT / "tests/traces").glob("*.json.gz"))]
     return {activity.name for trace in traces for activity in trace.activities}
 
@@ -91,6 +90,7 @@ OTHERS = re.compile(r"scan|radix_sort|unique_by_key|embedding|segment|scatter|co
 """Kernels of ATen that sort, scan, look up embeddings or compute a loss: `operation` has no word for these."""
 
 
+@pytest.mark.slow
 def test_every_recorded_name_has_a_library_and_an_operation() -> None:
     kernels = [decode_kernel_name(name) for name in sorted(recorded_names())]
     assert len(kernels) > 10

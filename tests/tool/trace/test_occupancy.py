@@ -15,7 +15,7 @@ from kinetoscope.trace.occupancy import (
     resident_blocks,
     stocks_of,
 )
-from tests.lab.samples import BOOK
+from tests.tool.recorded import recorded
 
 H200 = {
     "regsPerMultiprocessor": 65536,
@@ -91,6 +91,6 @@ def test_a_kernel_without_a_footprint_is_an_error(missing: str) -> None:
 
 
 def test_the_properties_by_hand_are_those_of_a_trace() -> None:
-    properties = BOOK["attention/flash"].trace.device_properties
+    properties = recorded("attention/flash").device_properties
     assert {name: properties[name] for name in H200} == H200
     assert stocks_of(properties) == STOCKS

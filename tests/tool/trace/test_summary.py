@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from kinetoscope.trace.events import TraceError
+from kinetoscope.trace.json_events import MAX_WINDOW_BYTES
 from kinetoscope.trace.kineto import read_trace
 from kinetoscope.trace.queries import busy_us
 from kinetoscope.trace.summary import COLUMNS, print_summary, summary_text
 from kinetoscope.trace.totals import KernelSummary, OperatorSummary, Summary, UncountedSummary, summarize, summary_json
-from tests.tool.events import Event, kernel, launch, memcpy, memset, op, step, synthetic_trace, trace_bytes
+from tests.tool.events import Event, kernel, launch, memcpy, memset, op, step, trace_bytes
 
 TRACES = Path(__file__).parents[2] / "traces"
 EVIL = "</title><script>\x1b[2J\x07\x9b31m\u202e\ud7ff核"
@@ -163,23 +164,26 @@ class TestSummary:
         assert sum(k.calls for k in found.kernels) == 3 * kernels
         assert sum(k.total_us for k in found.kernels) == pytest.approx(3 * kernel_time_us, abs=0.003)
 
-    def test_synthetic_of_known_answer(self, tmp_path: Path) -> None:
-        path = tmp_path / "synthetic.json"
-        known = synthetic_trace(path, megabytes=2, seed=3)
-        assert path.stat().st_size == pytest.approx(2e6, rel=0.02)
-        read = read_trace(path)
-        found = summarize(read)
-        assert (found.steps, found.unattributed) == (known.steps, 0)
-        assert {k.name: k.calls for k in found.kernels} == known.calls
-        assert sum(len(s.kernels) for s in read.steps) == known.kernels
-        assert sum(len(s.memcpys) for s in read.steps) == known.memcpys
-        assert sum(len(s.memsets) for s in read.steps) == known.memsets
-        assert round(sum(k.total_us for k in found.kernels) * 1000) == known.kernel_ns
-        assert round(sum(busy_us(s.activities) for s in read.steps) * 1000) == known.busy_ns
-        assert round(busy_us(read.activities) * 1000) == known.busy_ns
-        assert [(k.name.split("<")[0].split("_")[0], k.op) for k in found.kernels if k.op == "aten::mm"] == [
-            ("nvjet", "aten::mm")
+    def test_a_file_of_several_megabytes(self) -> None:
+        """It is read in several windows. Kernels of two streams overlap by 1 us."""
+        events = []
+        for number in range(20):
+            events.append(step(number, 2000.0 * number, 1200))
+            for index in range(100):
+                at, correlation = 2000.0 * number + 10 * index, 200 * number + 2 * index + 2
+                events += [op("aten::mm", at, 9, external=correlation, dims=[[64, 128, 3072]] * 9)]
+                events += [launch(correlation + stream, at + 1, external=correlation) for stream in (0, 1)]
+                events += [kernel("gemm", correlation, at + 2, 4), kernel("add", correlation + 1, at + 5, 6, stream=20)]
+        content = trace_bytes(*events)
+        assert len(content) > 2 * MAX_WINDOW_BYTES
+        trace = read_trace(content)
+        found = summarize(trace)
+        assert (found.steps, found.unattributed) == (20, 0)
+        assert [(k.name, k.calls, k.total_us, k.op) for k in found.kernels] == [
+            ("add", 2000, 12_000.0, "aten::mm"),
+            ("gemm", 2000, 8_000.0, "aten::mm"),
         ]
+        assert [busy_us(each.activities) for each in trace.steps] == [900.0] * 20
 
 
 class TestOutput:

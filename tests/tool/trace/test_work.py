@@ -9,8 +9,8 @@ import pytest
 from kinetoscope.trace.events import Step
 from kinetoscope.trace.kineto import read_trace
 from kinetoscope.trace.work import ActivityWork, KnownWork, step_work
-from tests.lab.samples import BOOK
 from tests.tool import events
+from tests.tool.recorded import recorded
 
 BF16, HALF, FLOAT, DOUBLE, LONG = "c10::BFloat16", "c10::Half", "float", "double", "long int"
 Shape = list[int]
@@ -238,7 +238,7 @@ def test_what_the_caller_knows_goes_first() -> None:
     ],
 )
 def test_recorded_steps(experiment: str, expected: dict[str, list[tuple[int, int] | None]]) -> None:
-    for step in BOOK[experiment].steps:
+    for step in recorded(experiment).steps:
         by_op: dict[str, list[tuple[int, int] | None]] = {}
         for activity, work in zip(step.activities, step_work(step), strict=True):
             if activity.kind == "kernel" and activity.op is not None:
@@ -247,7 +247,7 @@ def test_recorded_steps(experiment: str, expected: dict[str, list[tuple[int, int
 
 
 def test_a_recorded_copy_of_the_bias_moves_twice_its_bytes() -> None:
-    for step in BOOK["matmul_add/compiled_4096"].steps:
+    for step in recorded("matmul_add/compiled_4096").steps:
         works = zip(step.activities, step_work(step), strict=True)
         copies = [work for activity, work in works if activity.kind == "memcpy"]
         assert copies == [ActivityWork(0, 2 * 2 * 4096**2)]

@@ -1,4 +1,4 @@
-"""The whole MLP beside eager PyTorch: `kernels benchmark .`"""
+"""The whole MLP against eager PyTorch: `kernels benchmark .`"""
 
 import torch
 from kernels.benchmark import Benchmark
@@ -26,13 +26,13 @@ class GatedMLPBenchmark(Benchmark):
         )
 
     def run_mlp(self) -> None:
-        """What is timed."""
+        """The timed code."""
         self.out = self.kernel.gated_mlp(
             self.x, self.gate, self.up, self.down, self.activation
         )
 
     def reference(self) -> torch.Tensor:
-        """What it is compared with, and timed beside."""
+        """The code to compare with, timed as well."""
         gate = F.linear(self.x, self.gate)
         gate = (
             F.silu(gate)

@@ -1,4 +1,4 @@
-"""The kernels beside float64: `LOCAL_KERNELS=profiling-pytorch/geglu-kernels=$PWD pytest tests`."""
+"""The kernels against float64: `LOCAL_KERNELS=profiling-pytorch/geglu-kernels=$PWD pytest tests`."""
 
 import kernels
 import pytest

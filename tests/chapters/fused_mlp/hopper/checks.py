@@ -1,4 +1,4 @@
-"""Inputs, references in float64, and what an answer may differ by."""
+"""Inputs, references in float64, and the largest error allowed."""
 
 from __future__ import annotations
 
@@ -51,7 +51,8 @@ def in_float64(function: Callable[..., Tensor], *tensors: Tensor | None) -> Tens
 
 
 def check(found: Tensor, eager: Tensor, exact: Tensor, times_eager: float = 1.0) -> None:
-    """The largest error at most twice eager's, and all of it together at most `times_eager` times eager's."""
+    """Require the largest error to be at most twice eager's, and the total error at most `times_eager` times
+    eager's."""
     assert (found.shape, found.dtype) == (eager.shape, eager.dtype)
     error, allowed = found.double() - exact, eager.double() - exact
     assert error.abs().max().item() <= 2 * allowed.abs().max().item() + 1e-6

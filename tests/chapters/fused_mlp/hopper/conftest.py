@@ -1,4 +1,4 @@
-"""What each test of the kernels starts from."""
+"""The initial state of each test of the kernels."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.chapters.fused_mlp.hopper.checks import GUARD
 
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The same random numbers for each test, nothing tuned and nothing told by another one; no candidate fails."""
+    """The same random numbers for each test, no choices or warnings of earlier tests; no candidate fails."""
     torch.manual_seed(0)
     monkeypatch.setattr(tuning, "TIMES_US", {})
     monkeypatch.setattr(tuning, "FAILED", {})
@@ -30,7 +30,7 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture
 def untuned(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first candidate is taken and no other one compiled, which is most of what these tests would take."""
+    """Take the first candidate and compile no other, which would take most of these tests' time."""
     monkeypatch.setattr(tuning, "choose", lambda work, ways, compile_all: next(iter(ways)))
 
 

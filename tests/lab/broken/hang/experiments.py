@@ -1,4 +1,4 @@
-"""One that ends at once and one that never does, for an interruption."""
+"""An experiment that ends immediately and an experiment that never ends, for an interruption."""
 
 from __future__ import annotations
 

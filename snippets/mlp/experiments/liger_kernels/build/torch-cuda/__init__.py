@@ -1,4 +1,4 @@
-"""Stands in for the Hub's kernels-community/liger-kernels where the Hub cannot be reached."""
+"""A substitute for the Hub's kernels-community/liger-kernels if the Hub cannot be reached."""
 
 from . import layers
 

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from snippets.lab.__main__ import main
+from kinetoscope.__main__ import main
 from tests.tool.compare.test_diff import written
 from tests.tool.events import kernel, launch, step, trace_bytes
 from tests.tool.runs import ALL_REDUCE, GEMM
 
-PROJECT = Path(__file__).parents[3]
+PROJECT = Path(__file__).parents[2]
 ASSETS = PROJECT / "docs" / "assets"
 
 
@@ -28,7 +28,7 @@ def test_the_gate_of_the_workflow(
     assert workflow["permissions"] == {"contents": "read"}
     (command,) = [each["run"] for each in workflow["jobs"]["gate"]["steps"] if each.get("name") == "gate"]
     program, *arguments = shlex.split(command)
-    assert program == "profiling-pytorch"
+    assert program == "kinetoscope"
     (tmp_path / "traces").mkdir()
     for run in (1, 2, 3):
         written(tmp_path / "traces" / f"before{run}.json", 1 + run / 1000)
@@ -38,6 +38,8 @@ def test_the_gate_of_the_workflow(
     assert ("REGRESSION" in capsys.readouterr().out) is bool(code)
 
 
+@pytest.mark.slow
+@pytest.mark.slow
 def test_ranks_without_slurm(tmp_path: Path) -> None:
     for rank in range(3):
         late = 30.0 if rank == 1 else 0.0
@@ -52,7 +54,7 @@ def test_ranks_without_slurm(tmp_path: Path) -> None:
         (tmp_path / f"rank{rank}.json").write_bytes(trace_bytes(*events))
     environment = {name: text for name, text in os.environ.items() if not name.startswith("SLURM")}
     environment |= {"TRACES": str(tmp_path), "RANKS": "3", "PATTERN": "rank%d.json"}
-    environment |= {"LAB": f"{sys.executable} -m snippets.lab"}
+    environment |= {"COMMAND": f"{sys.executable} -m kinetoscope"}
     script = ["bash", str(ASSETS / "ranks.sbatch")]
     done = subprocess.run(script, env=environment, cwd=PROJECT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

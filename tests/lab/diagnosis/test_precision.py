@@ -11,7 +11,8 @@ import pytest
 from kinetoscope.diagnosis.facts import SLOWDOWN
 from kinetoscope.diagnosis.rules import RULES
 from snippets.lab.recording.loading import load_recording
-from tests.tool.diagnosis.recorded import DEVICES, RECORDINGS, experiments, found_in
+from tests.tool.diagnosis.recorded import DEVICES, found_in
+from tests.tool.recorded import RECORDINGS, experiments
 from tests.tool.trace.public import needs_public_traces
 
 LAUNCHES, FIRST, WAITS, SLOW_CPU = "launch-bound", "first-step", "sync-in-step", "slow-cpu-code"
@@ -157,6 +158,7 @@ def _waits_for_launches(device: str, experiment: str) -> bool | None:
     return None if times is None else 1 - times.interleaved.median_us / times.from_python.median_us >= IDLE
 
 
+@pytest.mark.slow
 def test_how_much_the_profiler_lengthens_launching() -> None:
     """Wall time of a step under the profiler over the time of launching it without, where the profiler runs."""
     ratios = []
@@ -170,6 +172,7 @@ def test_how_much_the_profiler_lengthens_launching() -> None:
     assert sum(ratio >= SLOWDOWN for ratio in ratios) / len(ratios) == pytest.approx(0.80, abs=0.005)
 
 
+@pytest.mark.slow
 def test_the_table() -> None:
     """Of each rule: how often it fired, was right, was false; and what it missed."""
     right: Counter[str] = Counter()

@@ -12,7 +12,8 @@ from kinetoscope.trace import kineto
 from kinetoscope.trace.queries import busy_us
 from snippets.lab.recording.device import DEFAULT_DEVICE
 from snippets.lab.recording.loading import load_recording
-from tests.tool.diagnosis.recorded import DEVICES, RECORDINGS, found_in
+from tests.tool.diagnosis.recorded import DEVICES, found_in
+from tests.tool.recorded import RECORDINGS
 
 NOISE = 0.02
 """Times of two recordings, and GPU time with and without the profiler, agree within this."""
