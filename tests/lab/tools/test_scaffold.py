@@ -225,7 +225,7 @@ def test_its_lab_begins_as_the_others_do(tmp_path: Path) -> None:
 def test_no_chapter_needs_an_exemption() -> None:
     """Settings are by folder and name no chapter, but for links to files that are checked where they are."""
     paths = (PROJECT / "pyproject.toml", PROJECT / "snippets/ruff.toml")
-    named = re.findall(r"snippets/(?!lab\b|__init__)[\w/-]+", "".join(path.read_text("utf-8") for path in paths))
+    named = re.findall(r"snippets/(?!lab\b|__init__|ruff)[\w/-]+", "".join(path.read_text("utf-8") for path in paths))
     assert named == [f"snippets/fused_mlp/geglu_kernels/{link}" for link in ("build", "torch-ext")]
     assert all((PROJECT / path).is_dir() for path in named)
 
