@@ -9,11 +9,11 @@ import sys
 from pathlib import Path
 
 from snippets.index.findings.card import card_png
-from snippets.lab.charts.sheet import sheet_svg
+from snippets.index.findings.cards import title_of_section
+from snippets.index.findings.sheet import sheet_svg
 from snippets.lab.finding import NotRecorded
 from snippets.lab.finding.device import Device
 from snippets.lab.page.kept import keep, kept, look
-from snippets.lab.page.symptoms import title_of_section
 from snippets.lab.recording.device import default_device, recordings_root
 
 BOOK = "Profiling PyTorch"

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from snippets.lab.charts.memory import ACROSS, HELD, PANEL, HeldStep, Segment, corners
-from snippets.lab.charts.memory_charts import memory_map, memory_timeline
 from snippets.lab.finding.device import Device
+from snippets.training_memory.findings.charts import memory_map, memory_timeline
+from snippets.training_memory.findings.drawn import ACROSS, HELD, PANEL, HeldStep, Segment, corners
 from tests.lab.charts.drawings import boxes, description, drawing, texts
 from tests.lab.samples import EVIL, Markup, cells
 

@@ -11,7 +11,10 @@ from kinetoscope.html import Cell, Html, table
 from kinetoscope.trace.units import format_value
 from snippets.lab.charts.bar_charts import legend
 from snippets.lab.charts.bars import Key
-from snippets.lab.charts.memory import (
+from snippets.lab.charts.numbers import chart_id, framed, numbers_caption
+from snippets.lab.charts.svg import draw
+from snippets.lab.finding.device import Device
+from snippets.training_memory.findings.drawn import (
     HELD,
     NAMES,
     HeldStep,
@@ -21,9 +24,6 @@ from snippets.lab.charts.memory import (
     segments_height,
     steps_height,
 )
-from snippets.lab.charts.numbers import chart_id, framed, numbers_caption
-from snippets.lab.charts.svg import draw
-from snippets.lab.finding.device import Device
 
 
 def memory_timeline(device: Device, steps: Mapping[str, HeldStep], caption: str) -> Html:

@@ -9,9 +9,9 @@ from xml.etree import ElementTree
 import pytest
 
 from kinetoscope.diagnosis.symptoms import symptoms
-from snippets.lab.charts import sheet
-from snippets.lab.charts.bar_rows import bar_rows
-from snippets.lab.charts.sheet import sheet_svg
+from snippets.index.findings import sheet
+from snippets.index.findings.bar_rows import bar_rows
+from snippets.index.findings.sheet import sheet_svg
 from tests.lab.samples import EVIL
 
 
