@@ -1,13 +1,12 @@
-"""On a CPU: one of a pair that answers wrongly, and three that end in other ways."""
+"""Steps that go wrong, and a right one."""
 
 from __future__ import annotations
 
 import os
 import sys
 import time
-from typing import Any
 
-from snippets.lab.experiment import Experiment, Subject, Work
+from snippets.lab.experiment import Subject, Work
 
 
 def work(size: int) -> Work:
@@ -42,16 +41,3 @@ def hangs(device: str, size: int) -> Subject:
 def aborts(device: str, size: int) -> Subject:
     print("the last words", file=sys.stderr, flush=True)
     os.abort()
-
-
-def _profiled(name: str, make: Any, **more: Any) -> Experiment:
-    return Experiment(chapter="faults", name=name, label="f", parameters={"size": 16}, make=make, work=work, **more)
-
-
-EXPERIMENTS = (
-    _profiled("wrong", wrong, group="pair"),
-    _profiled("right", right, group="pair"),
-    _profiled("raises", raises),
-    _profiled("hangs", hangs, time_limit_s=9),
-    _profiled("aborts", aborts),
-)
