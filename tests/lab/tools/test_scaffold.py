@@ -260,7 +260,7 @@ def test_the_command_prints_what_comes_next(tmp_path: Path, capsys: pytest.Captu
         "run rmsnorm/eager --rows 64",
         "pytest tests/chapters/rmsnorm ",
         "make record CHAPTER=rmsnorm ",
-        "becomes a package of its name: experiments/, findings/ ",
+        "becomes a package of its name, such as experiments/ ",
     ):
         assert line in out
     options = re.findall(r"--(\w+) \d+", out)
