@@ -18,20 +18,14 @@ else
 PY := $(PYTHON)
 BIN :=
 READY :=
-need = @$(PY) -m tests.environment
+need = @$(PY) -m snippets.lab.tools.environment
 endif
 
 # Wheels only, each of a hash in the lock; --no-deps, since the lock is complete (`pip check` says so afterwards).
 LOCKED = -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: --no-deps
 
-# Tests run in two processes, halved by hand so that both take the same time: pytest-xdist would collect all of them twice,
-# and send three reports of each. The output of one half comes when both are done.
-halves = mkdir -p .cache; $(PY) -m pytest $(1) > .cache/tests.txt 2>&1 & other=$$!; \
-	$(PY) -m pytest $(2); failed=$$?; wait $$other || failed=$$?; cat .cache/tests.txt; exit $$failed
-
-# The quick tests. This part of tests/lab goes to the other half. That each claim can fail (tests/mutations) is left to
-# `make check`.
-MOVED = tests/lab/capture tests/lab/charts
+# A process for each core, of at most eight.
+TESTS = $(PY) -m pytest --numprocesses auto --maxprocesses 8 --dist loadfile
 
 # Lint and docs at once, but not where docs may measure a GPU: then nothing else runs.
 TOGETHER = $(if $(shell command -v nvidia-smi 2>/dev/null),,--jobs=2 --output-sync=target)
@@ -40,11 +34,8 @@ TOGETHER = $(if $(shell command -v nvidia-smi 2>/dev/null),,--jobs=2 --output-sy
 SITE = site
 CHECKED = .cache/checked_site
 
-# Sources that pages show fit 80 columns; all others 120 (pyproject.toml).
-SHOWN = snippets/*/model.py snippets/*/kernels.py snippets/fused_mlp/*.py snippets/fused_mlp/geglu/*.py snippets/*/experiments.py \
-	$(addprefix snippets/training_step/,data.py faults.py probes.py) \
-	snippets/regimes/*.py snippets/training_memory/*.py \
-	$(addprefix snippets/lab/capture/,checking.py profiling.py steady.py timing.py) snippets/lab/recording/consistency.py
+# Findings have the rules of the project, in folders whose other files have those of snippets/ruff.toml.
+FINDINGS = --config pyproject.toml snippets/*/findings*
 
 # The first interpreter that will do; looked for only when .venv is made.
 SYSTEM_PYTHON = $(or $(shell for p in python3 python3.13 python3.12 python3.11; do \
@@ -76,12 +67,7 @@ docs: $(READY)  ## build the site into site/; with a GPU, record what is stale o
 	$(need) docs
 	@failed=0; \
 	$(PY) -m snippets.lab prepare $(if $(FRESH),--fresh) || { failed=$$?; test $$failed = 1 || exit $$failed; }; \
-	mkdir -p .cache; $(PY) -m snippets.lab claims --json > .cache/claims.json & claims=$$!; \
-	$(PY) -m mkdocs build --strict --clean --site-dir $(SITE) && $(PY) -m snippets.lab.tools.search $(SITE) && \
-	$(PY) -m snippets.your_trace.reports $(SITE) && $(PY) -m snippets.index.findings.publish $(SITE) && \
-	$(PY) -m snippets.lab.tools.set_aside $(SITE) && $(PY) -m snippets.lab.tools.trim_styles $(SITE) && \
-	wait $$claims && mv .cache/claims.json $(SITE)/ && \
-	$(PY) -m tests.site.check_site $(SITE) || exit 1; \
+	$(PY) -m mkdocs build --strict --clean --site-dir $(SITE) && $(PY) -m snippets.lab finish $(SITE) || exit 1; \
 	test $$failed = 0 || { echo "make docs: the site is built, but not every capture succeeded (see above)" >&2; exit 1; }
 
 # SAMPLE and NAME from the command line only: some shells have a NAME of their own in their environment.
@@ -95,21 +81,23 @@ chapter: $(READY)  ## lay out a new chapter with a working example: make chapter
 
 test: $(READY)  ## the quick tests: of the tool, the lab, the chapters and the book (no GPU, no browser)
 	$(need) docs test
-	@$(call halves,tests/chapters tests/book $(MOVED),tests/tool tests/lab $(addprefix --ignore=,$(MOVED)))
+	$(TESTS) -m "not slow" tests/tool tests/lab tests/chapters tests/book
 
 lint: $(READY)  ## style, types, GitHub workflows
 	$(need) lint
 	$(PY) -m ruff check .
+	$(PY) -m ruff check $(FINDINGS)
 	$(PY) -m ruff format --check .
-	$(PY) -m ruff format --check --line-length 80 $(SHOWN)
+	$(PY) -m ruff format --check $(FINDINGS)
 	$(PY) -m mypy
 	$(BIN)zizmor --persona pedantic --offline --quiet .github
 
 format: $(READY)  ## rewrite the sources in the one style
 	$(need) lint
 	$(PY) -m ruff check --fix .
+	$(PY) -m ruff check --fix $(FINDINGS)
 	$(PY) -m ruff format .
-	$(PY) -m ruff format --line-length 80 $(SHOWN)
+	$(PY) -m ruff format $(FINDINGS)
 
 record: $(READY)  ## measure on this GPU what is stale or missing (CHAPTER=mlp, MINUTES=9, FRESH=1, WAIT=1, SHARED=1)
 	$(need)
@@ -121,8 +109,7 @@ check:  ## what a change must pass: lint, docs, no stale recording, no flipped v
 	@SITE_URL=https://example.org/profiling-pytorch/ $(MAKE) --no-print-directory $(TOGETHER) lint docs SITE=$(CHECKED)
 	$(PY) -m snippets.lab list --check
 	$(PY) -m snippets.lab claims --check
-	@export BUILT_SITE=$(CHECKED); \
-	$(call halves,tests/processes tests/chapters tests/book tests/mutations,tests/site tests/tool tests/lab)
+	BUILT_SITE=$(CHECKED) $(TESTS) --hypothesis-profile check
 
 lock:  ## resolve the ranges of pyproject.toml anew into the locks (KEEP="torch==X.Y.Z" holds one back)
 	@set -e; python="$(SYSTEM_PYTHON)"; \
@@ -133,5 +120,5 @@ lock:  ## resolve the ranges of pyproject.toml anew into the locks (KEEP="torch=
 		--no-annotate --no-header --upgrade --fork-strategy fewest --constraint .venv-lock/keep.txt "$$@" > /dev/null; }; \
 	resolve pyproject.toml --group book --group docs --group test --group lint --output-file .venv-lock/all.lock; \
 	resolve --group release --output-file .venv-lock/tools.lock; \
-	"$$python" -m tests.environment --lock .venv-lock/all.lock .venv-lock/tools.lock; \
+	"$$python" -m snippets.lab.tools.environment --lock .venv-lock/all.lock .venv-lock/tools.lock; \
 	rm -rf .venv-lock

@@ -1,20 +1,32 @@
-"""What comes first, what is skipped without a GPU, and lines to be read in the end."""
+"""How processes share the tests, what is skipped without a GPU, and lines to be read in the end."""
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
 import sys
 import tempfile
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+TOGETHER = "tests/site/"
+"""One process looks at the site: another would build it and start a browser for itself."""
 FIRST = "tests/site/test_pages.py"
-"""What begins first of the browser tests: another site is built meanwhile for the rest."""
-WEIGHTS = pytest.StashKey[list[str]]()
+"""What begins first of these: another site is built meanwhile for the rest."""
+
+if find_spec("hypothesis"):  # some tests of the tool run without it
+    from hypothesis import HealthCheck, settings
+
+    slow_machine = [HealthCheck.too_slow]
+    settings.register_profile(
+        "quick", max_examples=40, deadline=5000, derandomize=True, suppress_health_check=slow_machine
+    )
+    settings.register_profile("check", settings.get_profile("quick"), max_examples=300)
+    settings.load_profile("quick")  # `make check` asks for the other one
 
 
 # A thread for each process: two share the cores, and idle threads of torch spin. Torch reads it when it is imported,
@@ -36,18 +48,21 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def pytest_collection_finish() -> None:
-    """What was imported stays: the garbage collector need not look at it again, and seldom at the traces."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(20_000, 20, 100)
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """A process takes file by file: what the tests of a file have read stays."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class Scheduling(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return TOGETHER if nodeid.startswith(TOGETHER) else super()._split_scope(nodeid)
+
+    return Scheduling(config, log)
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, object, object]:
-    """One process at a time tests a GPU. What the tests of a file have read stays, too, when the next file begins."""
-    if nextitem is not None and nextitem.path != item.path:
-        gc.freeze()
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """One process at a time tests a GPU."""
     if item.get_closest_marker("gpu"):
         from filelock import FileLock  # comes with torch
 
@@ -68,14 +83,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason="needs a CUDA GPU; torch.cuda.is_available() is False here"))
 
 
-@pytest.fixture(scope="session")
-def weights(pytestconfig: pytest.Config) -> list[str]:
-    """Lines of what was weighed; they are printed when all tests are done."""
-    return pytestconfig.stash.setdefault(WEIGHTS, [])
+@pytest.fixture
+def weigh(record_property: Callable[[str, object], None]) -> Callable[[str], None]:
+    """Takes a line on what was weighed; the lines are printed when all tests are done."""
+    return lambda line: record_property("weight", line)
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    lines = config.stash.get(WEIGHTS, [])
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    reports = [*terminalreporter.stats.get("passed", []), *terminalreporter.stats.get("failed", [])]
+    lines = [str(value) for each in reports for name, value in each.user_properties if name == "weight"]
     if lines:
         terminalreporter.section("weight of the site")
         for line in lines:

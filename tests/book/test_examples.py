@@ -38,6 +38,8 @@ def test_the_gate_of_the_workflow(
     assert ("REGRESSION" in capsys.readouterr().out) is bool(code)
 
 
+@pytest.mark.slow
+@pytest.mark.slow
 def test_ranks_without_slurm(tmp_path: Path) -> None:
     for rank in range(3):
         late = 30.0 if rank == 1 else 0.0

@@ -8,7 +8,7 @@ import pytest
 import torch
 from triton.runtime.jit import JITFunction
 
-from snippets.fused_mlp.compiling import Code, compiled, missing_tools
+from snippets.fused_mlp.experiments.compiling import Code, compiled, missing_tools
 from snippets.fused_mlp.geglu import (
     backward_kernels,
     few_tokens_hopper_kernels,
@@ -16,6 +16,7 @@ from snippets.fused_mlp.geglu import (
     hopper,
     hopper_kernels,
     kernels,
+    pingpong_kernels,
     portable,
 )
 from snippets.fused_mlp.geglu.few_tokens import SUM_BLOCK, FewTiles
@@ -85,7 +86,7 @@ def pingpong(
     }  # fmt: skip
     constants = {**_constants(tiles, activation), "SLOTS": tiles.slots, "LEAD": tiles.lead, **one}
     constants |= {"GATED": gated, "HAS_BIAS": has_bias, "SAVE": save}
-    return compiled(hopper_kernels.pingpong_kernel, types, constants, 90)
+    return compiled(pingpong_kernels.pingpong_kernel, types, constants, 90)
 
 
 def pingpong_backward(tiles: BackwardTiles, dtype: torch.dtype, activation: str, has_hidden: bool = True) -> Code:

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from snippets.fused_mlp.architectures import SHARED_LIMITS
-from snippets.fused_mlp.compiling import Code
+from snippets.fused_mlp.experiments.absent_gpus import SHARED_LIMITS
+from snippets.fused_mlp.experiments.compiling import Code
 from snippets.fused_mlp.geglu.few_tokens import FewTiles, few_tokens_tiles, shared_bytes
 from snippets.fused_mlp.geglu.few_tokens_hopper import hopper_shared_bytes, hopper_tiles
 from tests.processes.fused_compiling import (

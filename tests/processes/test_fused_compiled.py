@@ -7,8 +7,8 @@ from collections.abc import Iterable
 import pytest
 import torch
 
-from snippets.fused_mlp.architectures import SHARED_LIMITS
-from snippets.fused_mlp.compiling import Code
+from snippets.fused_mlp.experiments.absent_gpus import SHARED_LIMITS
+from snippets.fused_mlp.experiments.compiling import Code
 from snippets.fused_mlp.geglu import kernels
 from snippets.fused_mlp.geglu.hopper import PINGPONG, PINGPONG_BACKWARD, PINGPONG_GATED, SMALL, STACKED
 from snippets.fused_mlp.geglu.work import BLOCK_K, BackwardTiles, Tiles, backward_shared_bytes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
+from collections.abc import Callable
 
 from snippets.lab.recording.device import recorded_devices
 from tests.lab.samples import BOOK
@@ -19,36 +19,37 @@ SCRIPTS_LIMIT_BYTES = 24_000
 TIMELINE_LIMIT_BYTES = 12_000
 
 
-@pytest.fixture(scope="module", autouse=True)
-def largest_page(site: Site, weights: list[str]) -> None:
-    """Told, not judged: what is loaded is weighed below."""
-    sizes = {path.relative_to(site.folder): path.stat().st_size for path in site.folder.rglob("*.html")}
-    largest = max(sizes, key=lambda path: sizes[path])
-    weights.append(f"largest page: {largest}, {sizes[largest]:,} bytes of HTML")
+Weigh = Callable[[str], None]
 
 
-@pytest.mark.parametrize("name", PAGES)
-def test_first_view_of_a_page(first_views: FirstViews, weights: list[str], name: str) -> None:
-    sizes = first_views.of(name).sizes
-    assert {PAGES[name], "assets/css/book.css"} <= sizes.keys()
+def test_first_view_of_a_page(site: Site, first_views: FirstViews, weigh: Weigh) -> None:
+    html = {path.relative_to(site.folder): path.stat().st_size for path in site.folder.rglob("*.html")}
+    largest = max(html, key=lambda path: html[path])
+    weigh(f"largest page: {largest}, {html[largest]:,} bytes of HTML")
     more_devices = max(0, len(recorded_devices(BOOK.root)) - PUBLISHED_DEVICES)
-    total, limit = sum(sizes.values()), PAGE_LIMIT_BYTES + DEVICE_LIMIT_BYTES * more_devices
-    heaviest = ", ".join(f"{url} {size:,}" for url, size in sorted(sizes.items(), key=lambda item: -item[1])[:4])
-    weights.append(f"{name}: {total:,} of {limit:,} bytes, gzip, {len(sizes)} files ({heaviest})")
-    assert total <= limit, weights[-1]
+    limit = PAGE_LIMIT_BYTES + DEVICE_LIMIT_BYTES * more_devices
+    too_heavy = []
+    for name, address in PAGES.items():
+        sizes = first_views.of(name).sizes
+        assert {address, "assets/css/book.css"} <= sizes.keys(), name
+        heaviest = ", ".join(f"{url} {size:,}" for url, size in sorted(sizes.items(), key=lambda item: -item[1])[:4])
+        line = f"{name}: {sum(sizes.values()):,} of {limit:,} bytes, gzip, {len(sizes)} files ({heaviest})"
+        weigh(line)
+        too_heavy += [line] if sum(sizes.values()) > limit else []
+    assert too_heavy == []
 
 
-@pytest.mark.parametrize("chapter", CHAPTERS)
-def test_elements_of_a_chapter(first_views: FirstViews, weights: list[str], chapter: str) -> None:
-    elements = first_views.of(chapter).elements
-    weights.append(f"{chapter}: {elements:,} of {CHAPTER_LIMIT_ELEMENTS:,} elements")
-    assert elements <= CHAPTER_LIMIT_ELEMENTS, weights[-1]
+def test_elements_of_a_chapter(first_views: FirstViews, weigh: Weigh) -> None:
+    elements = {chapter: first_views.of(chapter).elements for chapter in CHAPTERS}
+    for chapter, count in elements.items():
+        weigh(f"{chapter}: {count:,} of {CHAPTER_LIMIT_ELEMENTS:,} elements")
+    assert {chapter: count for chapter, count in elements.items() if count > CHAPTER_LIMIT_ELEMENTS} == {}
 
 
-def test_scripts_of_our_own(weights: list[str]) -> None:
+def test_scripts_of_our_own(weigh: Weigh) -> None:
     scripts = {path.name: path.read_bytes() for path in sorted(ROOT.glob("docs/assets/js/*.js"))}
     sizes = {name: packed(content) for name, content in scripts.items()}
     each = ", ".join(f"{name} {size:,}" for name, size in sizes.items())
-    weights.append(f"our scripts: {sum(sizes.values()):,} of {SCRIPTS_LIMIT_BYTES:,} bytes, gzip ({each})")
-    assert sum(sizes.values()) <= SCRIPTS_LIMIT_BYTES, weights[-1]
+    weigh(f"our scripts: {sum(sizes.values()):,} of {SCRIPTS_LIMIT_BYTES:,} bytes, gzip ({each})")
+    assert sum(sizes.values()) <= SCRIPTS_LIMIT_BYTES
     assert sizes["timeline.js"] <= TIMELINE_LIMIT_BYTES

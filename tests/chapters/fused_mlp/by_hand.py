@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from snippets.fused_mlp.experiments.subjects import SHAPES
 from snippets.fused_mlp.findings import activation, calls, few_tokens, quack, shapes
 from snippets.fused_mlp.findings.launching import ALONE, EARLY, LATE
 from snippets.fused_mlp.findings.shapes import shape_name
-from snippets.fused_mlp.subjects import SHAPES
 from tests.chapters.altered import AlteredDevice
 from tests.chapters.fused_mlp.verdicts import THIN, WIDE, point_of, put, thrice
 

@@ -12,6 +12,7 @@ import pytest
 from kinetoscope.html import Html
 from kinetoscope.trace.events import CpuOp, GpuActivity, Step, TraceError
 from kinetoscope.trace.kineto import read_trace
+from snippets.fused_mlp.experiments.subjects import SHAPES
 from snippets.fused_mlp.findings import (
     activation,
     architectures,
@@ -30,7 +31,6 @@ from snippets.fused_mlp.findings import (
     traffic,
 )
 from snippets.fused_mlp.geglu import hopper
-from snippets.fused_mlp.subjects import SHAPES
 from snippets.lab.finding import Device, NotRecorded, NotTimed
 from snippets.lab.recording.schema import Timing
 from tests.chapters.altered import AlteredDevice

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from snippets.fused_mlp.activations import swept
+from snippets.fused_mlp.experiments.activations import swept
 from snippets.fused_mlp.geglu import portable, ways
 from snippets.fused_mlp.geglu.portable_tiles import PortableTiles, aligned
 from snippets.fused_mlp.geglu.support import ACTIVATIONS

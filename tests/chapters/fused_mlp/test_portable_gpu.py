@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from snippets.fused_mlp import activations, architectures
+from snippets.fused_mlp.experiments import absent_gpus, activations
 from snippets.fused_mlp.geglu import portable
 from snippets.fused_mlp.geglu.portable_tiles import PORTABLE, PORTABLE_GATED, PortableTiles, shared_bytes
 from tests.chapters.fused_mlp import checks
@@ -128,7 +128,7 @@ def test_a_kernel_for_an_a100(place: int, rows: int, dim: int, hidden: int, guar
     if not fits(tiles, 2, compiled_for=80):
         pytest.skip("its shared memory is too small")
     *tensors, _ = inputs(rows, dim, hidden, dtype)
-    found = architectures.gate_up_for(80, tiles, dtype, dim, hidden)(*tensors)
+    found = absent_gpus.gate_up_for(80, tiles, dtype, dim, hidden)(*tensors)
     check_written(guarded)
     check(found, gated, *tensors)
 
@@ -136,5 +136,5 @@ def test_a_kernel_for_an_a100(place: int, rows: int, dim: int, hidden: int, guar
 @pytest.mark.parametrize("activation", ["gelu", "silu", "relu", "none"])
 def test_activations_of_a_kernel_for_an_a100(activation: str) -> None:
     *tensors, _ = inputs(*ODD, BF16)
-    found = architectures.gate_up_for(80, PORTABLE_GATED[7], BF16, *ODD[1:], activation)(*tensors)
+    found = absent_gpus.gate_up_for(80, PORTABLE_GATED[7], BF16, *ODD[1:], activation)(*tensors)
     check(found, gated, *tensors, activation)

@@ -158,6 +158,7 @@ def _waits_for_launches(device: str, experiment: str) -> bool | None:
     return None if times is None else 1 - times.interleaved.median_us / times.from_python.median_us >= IDLE
 
 
+@pytest.mark.slow
 def test_how_much_the_profiler_lengthens_launching() -> None:
     """Wall time of a step under the profiler over the time of launching it without, where the profiler runs."""
     ratios = []
@@ -171,6 +172,7 @@ def test_how_much_the_profiler_lengthens_launching() -> None:
     assert sum(ratio >= SLOWDOWN for ratio in ratios) / len(ratios) == pytest.approx(0.80, abs=0.005)
 
 
+@pytest.mark.slow
 def test_the_table() -> None:
     """Of each rule: how often it fired, was right, was false; and what it missed."""
     right: Counter[str] = Counter()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from snippets.lab.experiment import chapters, find
 from snippets.lab.recording.device import PROJECT
 from snippets.lab.recording.loading import load_recording
 from snippets.lab.tools.archive import pack_archive
-from tests.lab.samples import DEVICE, recordings, sample, save_all, untied
+from tests.lab.samples import BOOK, DEVICE, recordings, sample, save_all, untied
 
 TINY = ["--batch", "4", "--in_dim", "8", "--out_dim", "16", "--device", "cpu"]
 
@@ -178,9 +179,13 @@ def test_import(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert call("import", str(tmp_path / "good.tar.gz")) == (0, kept, "")
 
 
-def test_claims_as_json(call: Call) -> None:
+def test_claims_as_json(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a device with the recordings of one chapter."""
+    root = recordings(monkeypatch, tmp_path / "recordings")
+    shutil.copytree(BOOK.root / "nvidia-h200/linear", root / "nvidia-h200/linear")
     code, out, err = call("claims", "--json", "--device", "nvidia-h200")
     assert (code, err) == (0, "")
+    assert out.isascii()
     ledger = json.loads(out)
     assert {"M1", "L1", "K1"} <= {verdict["id"] for verdict in ledger}
     assert {verdict["device"] for verdict in ledger} == {"nvidia-h200"}

@@ -10,7 +10,7 @@ from typing import NoReturn
 import pytest
 
 from snippets.lab.__main__ import main
-from snippets.lab.experiment import NeedsGpu, chapters, experiments, find
+from snippets.lab.experiment import NeedsGpu, experiments, find
 from snippets.lab.recording.device import DEFAULT_DEVICE
 from snippets.lab.tools.prepare import prepare
 from tests.lab.notebooks.hostile import NOT_OUTPUTS
@@ -21,11 +21,16 @@ from tests.lab.tools.machine import FakeMachine
 CURE = f"for {DEFAULT_DEVICE}: on a machine with that GPU run make record"
 
 
+BOOK = ("linear", "mlp")
+"""All chapters of a small book."""
+EXPERIMENTS = [experiment for chapter in BOOK for experiment in experiments(chapter)]
+
+
 @pytest.fixture(scope="module")
 def complete(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Every experiment of the book, recorded on the default device."""
+    """Every experiment of the small book, recorded on the default device."""
     folder = tmp_path_factory.mktemp("complete")
-    for experiment in (experiment for chapter in chapters() for experiment in experiments(chapter)):
+    for experiment in EXPERIMENTS:
         save(folder, experiment.id, has_trace=experiment.is_traced)
     return folder
 
@@ -33,6 +38,8 @@ def complete(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def root(complete: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of them that a test may change."""
+    for command in ("listing", "prepare", "record"):
+        monkeypatch.setattr(f"snippets.lab.tools.{command}.chapters", lambda: BOOK)
     shutil.copytree(complete, tmp_path / "recordings")
     return recordings(monkeypatch, tmp_path / "recordings")
 
@@ -54,7 +61,7 @@ def listed(capsys: pytest.CaptureFixture[str], *options: str) -> tuple[int, list
 def test_the_list_is_clean_when_all_is_recorded(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, lines, states = listed(capsys, "--check")
     assert (code, lines[0]) == (0, DEFAULT_DEVICE)
-    assert list(states) == [one.id for chapter in chapters() for one in experiments(chapter)]
+    assert list(states) == [experiment.id for experiment in EXPERIMENTS]
     assert set(states.values()) == {"recorded"}
     assert len(lines) == 1 + len(states)
 
@@ -118,9 +125,8 @@ def test_the_gate_fails_on_what_is_not_current(
     assert listed(capsys, "--device", DEFAULT_DEVICE)[0] == 0
     assert listed(capsys, "--device", "nvidia-other", "--check")[0] == 0, "only the default device must be complete"
     lines = listed(capsys)[1]
-    missing = sum(len(experiments(chapter)) for chapter in chapters()) - 1
     assert lines[lines.index("nvidia-other") :][-1] == (
-        f"{missing} not recorded yet for nvidia-other: on a machine with that GPU run make record"
+        f"{len(EXPERIMENTS) - 1} not recorded yet for nvidia-other: on a machine with that GPU run make record"
     )
 
 
@@ -132,7 +138,7 @@ def test_prepare_prints_what_a_page_will_show(root: Path, capsys: pytest.Capture
     assert modes["mlp/eager"] == ["stale", DEFAULT_DEVICE]
     assert modes["mlp/compiled"] == ["missing", DEFAULT_DEVICE]
     assert modes["mlp/liger"] == ["replayed", DEFAULT_DEVICE]
-    assert len(modes) == sum(len(experiments(chapter)) for chapter in chapters())
+    assert len(modes) == len(EXPERIMENTS)
 
 
 def test_prepare_sets_a_lab_aside_that_no_page_can_show(

@@ -112,13 +112,6 @@ def test_debug_is_in_every_help(command: str, capsys: pytest.CaptureFixture[str]
     assert "--debug, before or after any command" in capsys.readouterr().out
 
 
-def test_claims_are_ascii(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["claims", "--json", "--device", "nvidia-h200"]) == 0
-    out = capsys.readouterr().out
-    assert out.isascii()
-    assert json.loads(out)
-
-
 def test_a_chapter_on_a_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from snippets.lab.tools.scaffold import create_chapter
     from tests.lab import copies

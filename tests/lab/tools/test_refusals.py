@@ -22,7 +22,9 @@ REFUSED = "linear/eager"
 
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeMachine]:
-    """A small GPU, which refused an experiment when the chapter was recorded."""
+    """A small GPU, which refused an experiment when the chapter, all of a small book, was recorded."""
+    for module in ("experiment", "tools.listing", "tools.prepare", "tools.record"):
+        monkeypatch.setattr(f"snippets.lab.{module}.chapters", lambda *_: ("linear",))
     root = recordings(monkeypatch, tmp_path / "recordings")
     monkeypatch.chdir(tmp_path)
     pending = [one.id for one in find("linear")]

@@ -189,6 +189,7 @@ def test_groups_of_runs() -> None:
     assert (alarms, found) == (0, 100)
 
 
+@pytest.mark.slow
 def test_with_three_steps_three_percent_is_found_or_the_noise_is_said() -> None:
     """Most recordings have three steps; where those vary by percents, no test can tell, and the command says so."""
     found = hidden = 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import time
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -141,9 +140,12 @@ def test_without_events_of_the_cpu_only_the_gpu_is_known() -> None:
     assert {gap.cause for gap in facts.gaps} == {"nothing recorded"}
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_the_parts_add_up(seed: int) -> None:
-    dice = random.Random(seed)
+def test_the_parts_add_up() -> None:
+    for seed in range(20):
+        assert_sums(kineto.read_trace(written_bytes(events_of(random.Random(seed)))))
+
+
+def events_of(dice: random.Random) -> list[Event]:
     events: list[Event] = [step(number, 1000.1 * number, 990.7) for number in range(3)]
     names = ["cudaStreamSynchronize", "cudaMalloc", "cudaLaunchKernel", "cudaEventQuery"]
     for number in range(1, 80):
@@ -151,7 +153,7 @@ def test_the_parts_add_up(seed: int) -> None:
         events.append(op("aten::op", start, round(dice.uniform(0, 60), 3), external=number, tid=dice.choice([412, 7])))
         events.append(launch(number, start, round(dice.uniform(0, 40), 3), name=dice.choice(names), external=number))
         events.append(kernel("k", number, round(start + dice.uniform(0, 90), 3), round(dice.uniform(0, 50), 3)))
-    assert_sums(kineto.read_trace(written_bytes(events)))
+    return events
 
 
 def written_bytes(events: list[Event]) -> bytes:
@@ -168,9 +170,10 @@ def assert_sums(trace: Trace) -> None:
         assert round(sum(gap.duration_us for gap in facts.gaps), 3) == waits.gpu_idle_us
 
 
-@pytest.mark.parametrize("path", RECORDINGS[::8], ids=lambda path: path.name.removesuffix(".trace.json.gz"))
-def test_the_parts_add_up_in_our_recordings(path: Path) -> None:
-    assert_sums(kineto.read_trace(path))
+@pytest.mark.slow
+def test_the_parts_add_up_in_our_recordings() -> None:
+    for path in RECORDINGS[::8]:
+        assert_sums(kineto.read_trace(path))
 
 
 @needs_public_traces
@@ -180,8 +183,8 @@ def test_the_parts_add_up_in_public_traces() -> None:
 
 
 def test_a_large_step_takes_little_time() -> None:
-    """20,000 nested operators, calls, kernels and waits: a quadratic sweep would take minutes."""
-    count = 20_000
+    """5,000 nested operators, calls, kernels and waits: a quadratic sweep would take ten times the limit."""
+    count = 5_000
     events: list[Event] = [step(1, 0.0, 10.0 * count)]
     events += [op("aten::nested", 1e-3 * index, 10.0 * count - 2e-3 * index) for index in range(1, count)]
     for index in range(1, count):
@@ -191,4 +194,4 @@ def test_a_large_step_takes_little_time() -> None:
     start = time.process_time()
     assert_sums(trace)
     assert len(Facts(trace).gaps) == count
-    assert time.process_time() - start < 10
+    assert time.process_time() - start < 2.5

@@ -157,7 +157,7 @@ def test_a_trace_or_a_digest(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("groups", [1, 2])
 def test_merging_is_associative(groups: int) -> None:
-    """Twenty random trees over shuffled ranks; ranks or their groups have more collectives than a digest keeps."""
+    """Six random trees over shuffled ranks; ranks or their groups have more collectives than a digest keeps."""
     digests = [
         rank_digest(
             rank,
@@ -169,7 +169,7 @@ def test_merging_is_associative(groups: int) -> None:
         for rank in range(12)
     ]
     whole, dice = merge(digests), random.Random(7)
-    for _ in range(20):
+    for _ in range(6):
         waiting = dice.sample(digests, len(digests))
         while len(waiting) > 1:
             count = dice.randint(2, min(4, len(waiting)))

@@ -141,6 +141,7 @@ def different() -> Iterator[tuple[str, Trace]]:
             yield each, trace
 
 
+@pytest.mark.slow
 def test_torch_computes_the_same() -> None:
     """Its own code takes a second for a large trace, so only those that differ are given to it."""
     compared = 0

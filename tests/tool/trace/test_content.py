@@ -94,31 +94,32 @@ class TestDamage:
         assert (names(trace), len(trace.cpu_ops[1].input_shapes)) == (["a", "long", "b"], 200_000)
 
 
+def large_files() -> dict[str, bytes]:
+    ended = [op("o", 0, 2 * n + 1) for n in range(10_000)]
+    for n in range(1, 10_001):
+        ended += [launch(n, 25_000 + n), kernel("k", n, 25_001 + n, 1)]
+    overlapping = [step(n, n, 25_000) for n in range(10_000)] + [op("o", n, 1) for n in range(10_000)]
+    return {
+        "ended operators": trace_bytes(*ended),
+        "overlapping steps": trace_bytes(*overlapping),
+        "empty events": b'{"traceEvents": [' + b"{}," * 200_000 + b"{}]}",
+        "one huge event": b'{"traceEvents": [{"ph": "X", "args": {"x": [' + b"{}," * 500_000 + b"{}]}}]}",
+        "brackets": b"[" * 500_000,
+        "no end of a string": b'[{"a": "' + b"x" * 2_000_000,
+        "keys in a string": b'{"x": "' + b'\\"traceEvents\\": [' * 100_000,
+        "keys in a list": b"[" + b'"traceEvents": [' * 100_000,
+    }
+
+
 class TestBounds:
     """What once took minutes or gigabytes takes a second; the limits are generous, for a busy machine."""
 
-    @pytest.mark.parametrize(
-        "data",
-        [
-            trace_bytes(*(op("o", 0, 2 * n + 1) for n in range(20_000)),
-                        *(launch(n, 50_000 + n) for n in range(1, 20_001)),
-                        *(kernel("k", n, 50_001 + n, 1) for n in range(1, 20_001))),
-            trace_bytes(*(step(n, n, 50_000) for n in range(20_000)), *(op("o", n, 1) for n in range(20_000))),
-            b'{"traceEvents": [' + b"{}," * 400_000 + b"{}]}",
-            b'{"traceEvents": [{"ph": "X", "args": {"x": [' + b"{}," * 1_000_000 + b"{}]}}]}",
-            b"[" * 1_000_000,
-            b'[{"a": "' + b"x" * 4_000_000,
-            b'{"x": "' + b'\\"traceEvents\\": [' * 200_000,
-            b"[" + b'"traceEvents": [' * 200_000,
-        ],
-        ids=["ended operators", "overlapping steps", "empty events", "one huge event", "brackets", "no end of a string",
-             "keys in a string", "keys in a list"],
-    )  # fmt: skip
-    def test_work_grows_with_the_size(self, data: bytes) -> None:
-        start = time.process_time()
-        with suppress(TraceError):
-            read_trace(data)
-        assert time.process_time() - start < 8
+    def test_work_grows_with_the_size(self) -> None:
+        for name, data in large_files().items():
+            start = time.process_time()
+            with suppress(TraceError):
+                read_trace(data)
+            assert time.process_time() - start < 4, name
 
     def test_endless_files(self) -> None:
         with pytest.raises(TraceError, match=r"/dev/zero is not a \.json"):

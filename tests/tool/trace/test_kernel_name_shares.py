@@ -60,6 +60,7 @@ def test_the_library_of_almost_all_gpu_time_of_public_traces() -> None:
         assert sum(unknown_us(time) for time in times.values()) <= limit * total
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("device", DEVICES)
 def test_the_library_of_all_gpu_time_of_our_recordings(device: str) -> None:
     time: Counter[str] = Counter()

@@ -186,18 +186,23 @@ class TestOtherMarks:
 GPU_CATEGORIES = {"kernel", "Kernel", "gpu_memcpy", "Memcpy", "gpu_memset", "Memset"}
 
 
-@pytest.mark.parametrize("path", [*PUBLIC_TRACES, *RECORDINGS[::3]], ids=lambda path: path.name)
-def test_counted_and_uncounted_are_all_that_the_file_has(path: Path) -> None:
-    """Of traces of others all; of ours, which one program wrote in one way, each third: in every chapter several."""
+@pytest.mark.slow
+def test_counted_and_uncounted_are_all_that_the_file_has() -> None:
+    """All public traces; of the recordings, which one program wrote in one way, every third: several in a chapter."""
+    for path in (*PUBLIC_TRACES, *RECORDINGS[::3]):
+        assert_all_is_counted(path)
+
+
+def assert_all_is_counted(path: Path) -> None:
     trace = read_trace(path)
     raw = [event for event in content(path)["traceEvents"] if event.get("cat") in GPU_CATEGORIES]
     counted = [activity for each in trace.steps for activity in each.activities]
     rest = [activity for group in trace.uncounted for activity in group.activities]
-    assert len(counted) + len(rest) == len(raw) == len(trace.activities)
+    assert len(counted) + len(rest) == len(raw) == len(trace.activities), path
     assert sum(round(activity.duration_us * 1000) for activity in (*counted, *rest)) == sum(
         round(event["dur"] * 1000) for event in raw
-    )
-    assert sorted(map(id, trace.unattributed)) == sorted(map(id, rest))
+    ), path
+    assert sorted(map(id, trace.unattributed)) == sorted(map(id, rest)), path
 
 
 @needs_public_traces

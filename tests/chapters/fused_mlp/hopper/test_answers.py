@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from snippets.fused_mlp import activations
+from snippets.fused_mlp.experiments import activations
 from snippets.fused_mlp.geglu import model, support
 from snippets.fused_mlp.geglu.hopper import (
     PINGPONG,

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from snippets.fused_mlp.geglu import hopper, hopper_kernels, launch, model, operators, plans, support, tuning
+from snippets.fused_mlp.geglu import hopper, launch, model, operators, pingpong_kernels, plans, support, tuning
 from tests.chapters.fused_mlp.checks import BF16, OPERATORS, check, fused, inputs, mlp
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(60, method="thread")]
@@ -81,7 +81,7 @@ def test_a_graph_of_a_size_that_was_never_tuned() -> None:
     """Nothing can be timed while a graph is captured: the first candidate is taken, and the choice stays open."""
     module = fused(88, 104, BF16)
     x = torch.randn(333, 88, device="cuda", dtype=BF16)
-    hopper_kernels.pingpong_kernel.device_caches.clear()  # so that the kernels are also loaded for the first time
+    pingpong_kernels.pingpong_kernel.device_caches.clear()  # so that the kernels are also loaded for the first time
     hopper.pingpong_launch.cache_clear()
     torch.cuda.synchronize()
     graph, out = captured(module, x)
