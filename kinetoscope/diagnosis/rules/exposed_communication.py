@@ -50,8 +50,8 @@ def _name(kernel: GpuActivity) -> str:
 RULE = Rule(
     name="exposed-communication",
     title="Collectives that no other work hides",
-    looks_for="Kernels of NCCL, RCCL or an engine's all-reduce while no other kernel of the step runs on their GPU. "
-    "A collective also waits for the slowest rank: part of its time may be waiting.",
+    looks_for="Kernels of NCCL, RCCL or an engine's all-reduce while no other kernel of the step runs on their GPU. A "
+    "collective also waits for the slowest rank: part of its time may be waiting.",
     threshold=f"from {MIN_SHARE:.0%} of the median step on, a mean over the GPUs",
     source=f"{TENSORBOARD} (communication above 10 % of a step)",
     advice="Overlap: DDP with larger or smaller buckets (bucket_cap_mb), FSDP prefetching, async_op=True and wait() "

@@ -55,10 +55,10 @@ RULE = Rule(
     name="gpu-slowed",
     title="The GPU is throttled or shared",
     looks_for="Steps that run the same kernels with the same grids in the same order, and in some of which most "
-    f"kernels of at least {MIN_KERNEL_US:.0f} µs take much longer. Data cannot explain that; clocks, or "
-    "another program, can.",
-    threshold=f"half of a step's kernels take {MIN_RATIO} times their median over the steps, together "
-    f"{MIN_SHARE:.0%} of the median step",
+    f"kernels of at least {MIN_KERNEL_US:.0f} µs take much longer. Data cannot explain that; clocks, or another "
+    "program, can.",
+    threshold=f"half of a step's kernels take {MIN_RATIO} times their median over the steps, together {MIN_SHARE:.0%} "
+    "of the median step",
     source=f"after {GPUPROF} (p99 of the steps above twice p50); to compare kernels is this book's",
     advice="nvidia-smi -q -d PERFORMANCE names what lowers the clocks, nvidia-smi pmon the programs on the GPU. Give "
     "the job a GPU of its own; lock the clocks to compare.",

@@ -41,19 +41,12 @@ def _describe(waste: Sequence[Waste], time_us: float) -> str:
 RULE = Rule(
     name="layout-conversions",
     title="Convolutions convert the layout of their tensors",
-    looks_for=(
-        "Kernels of cuDNN or MIOpen that copy a tensor from channels-first to channels-last or back "
-        "(nchwToNhwc, nhwcToNchw, batched_transpose), because the fast convolutions want the other format."
-    ),
+    looks_for="Kernels of cuDNN or MIOpen that copy a tensor from channels-first to channels-last or back "
+    "(nchwToNhwc, nhwcToNchw, batched_transpose), because the fast convolutions want the other format.",
     threshold="They take at least 1 % of a step.",
-    source=(
-        "PyTorch, channels last memory format: "
-        "https://docs.pytorch.org/tutorials/intermediate/memory_format_tutorial.html; "
-        "the threshold is this book's"
-    ),
-    advice=(
-        "Convert model and input once: `model.to(memory_format=torch.channels_last)`, "
-        "`x.to(memory_format=torch.channels_last)`."
-    ),
+    source="PyTorch, channels last memory format: "
+    "https://docs.pytorch.org/tutorials/intermediate/memory_format_tutorial.html; the threshold is this book's",
+    advice="Convert model and input once: `model.to(memory_format=torch.channels_last)`, "
+    "`x.to(memory_format=torch.channels_last)`.",
     check=check,
 )

@@ -50,18 +50,13 @@ def _describe(waste: Sequence[Waste], time_us: float) -> str:
 RULE = Rule(
     name="needless-copies",
     title="Tensors are copied without need",
-    looks_for=(
-        "Copies within the GPU that `aten::contiguous` or `aten::clone` made: of a view that the next operator wants "
-        "contiguous (`reshape` and `repeat` do it too), or for an operator that is not in place, such as "
-        "`masked_fill`. "
-        "A clone that your code needs looks the same."
-    ),
+    looks_for="Copies within the GPU that `aten::contiguous` or `aten::clone` made: of a view that the next operator "
+    "wants contiguous (`reshape` and `repeat` do it too), or for an operator that is not in place, such as "
+    "`masked_fill`. A clone that your code needs looks the same.",
     threshold="They take at least 1 % of a step.",
     source=f"{OWN}; {PERFESSOR} warns of memcpys above 10 %",
-    advice=(
-        "Let the producer write the layout that its consumer reads, use operators that take views (`expand` in "
-        "place of "
-        "`repeat`, grouped-query attention in place of repeated heads), and in-place operators where autograd allows."
-    ),
+    advice="Let the producer write the layout that its consumer reads, use operators that take views (`expand` in "
+    "place of `repeat`, grouped-query attention in place of repeated heads), and in-place operators where autograd "
+    "allows.",
     check=check,
 )

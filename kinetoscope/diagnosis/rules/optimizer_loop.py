@@ -65,17 +65,12 @@ def _describe(waste: Sequence[Waste], time_us: float) -> str:
 RULE = Rule(
     name="optimizer-loop",
     title="The optimizer loops over parameters",
-    looks_for=(
-        "Kernels under `Optimizer.step#...` that work on one tensor each, neither foreach nor fused. The ceiling "
-        "includes "
-        "the short gaps between them, and leaves one kernel for each parameter where the trace has shapes."
-    ),
+    looks_for="Kernels under `Optimizer.step#...` that work on one tensor each, neither foreach nor fused. The "
+    "ceiling includes the short gaps between them, and leaves one kernel for each parameter where the trace has "
+    "shapes.",
     threshold=f"At least {MIN_KERNELS} such kernels in a step; the ceiling is at least 1 % of it.",
-    source=(
-        "PyTorch, torch.optim, for-loop, foreach and fused implementations: "
-        "https://docs.pytorch.org/docs/stable/optim.html; "
-        "the threshold is this book's"
-    ),
+    source="PyTorch, torch.optim, for-loop, foreach and fused implementations: "
+    "https://docs.pytorch.org/docs/stable/optim.html; the threshold is this book's",
     advice="Construct the optimizer with `fused=True`, or with `foreach=True` where it has no fused implementation.",
     check=check,
 )

@@ -42,8 +42,8 @@ def check(facts: Facts) -> Sequence[Finding] | CannotTell:
 RULE = Rule(
     name="pageable-copies",
     title="Copies from pageable memory",
-    looks_for="Memcpy HtoD (Pageable -> Device): the driver first copies to pinned memory, and the CPU waits. "
-    "Copies from pinned memory are asynchronous, and run while the GPU computes.",
+    looks_for="Memcpy HtoD (Pageable -> Device): the driver first copies to pinned memory, and the CPU waits. Copies "
+    "from pinned memory are asynchronous, and run while the GPU computes.",
     threshold=f"from a ceiling of {MIN_SHARE:.0%} of the median step on",
     source=f"{NSIGHT} (cuda_memcpy_async); the share is this book's",
     advice="Use DataLoader(pin_memory=True) and tensor.to(device, non_blocking=True). Create constants on the GPU "

@@ -38,8 +38,8 @@ def check(facts: Facts) -> Sequence[Finding] | CannotTell:
 RULE = Rule(
     name="recompiles",
     title="Code is compiled inside a step",
-    looks_for="Dynamo's annotations of compiling (dynamo_timed, entire_frame_compile), or with stacks the functions of "
-    "Dynamo and Triton that compile. A compile_id N/M with M above 0 is function N compiled again.",
+    looks_for="Dynamo's annotations of compiling (dynamo_timed, entire_frame_compile), or with stacks the functions "
+    "of Dynamo and Triton that compile. A compile_id N/M with M above 0 is function N compiled again.",
     threshold=f"from a ceiling of {MIN_SHARE:.0%} of the median step on",
     source=f"{OWN}; https://docs.pytorch.org/docs/stable/torch.compiler_troubleshooting.html explains recompilation",
     advice="In the first steps this is warm-up: record later ones. Else TORCH_LOGS=recompiles prints the guard that "

@@ -79,7 +79,7 @@ RULE = Rule(
     "what follows the last operator and launch of the trace.",
     threshold=f"from {MIN_SHARE:.0%} of the median step on",
     source=f"{NSYS_AI} (gaps above 1 ms); the share is this book's",
-    advice="Measure the step without the profiler first: it slows the CPU, most of all with stacks. Then move logging, "
-    "metrics and preprocessing out of the loop or to another process; record after warm-up.",
+    advice="Measure the step without the profiler first: it slows the CPU, most of all with stacks. Then move "
+    "logging, metrics and preprocessing out of the loop or to another process; record after warm-up.",
     check=check,
 )

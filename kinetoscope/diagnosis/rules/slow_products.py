@@ -56,20 +56,14 @@ def _describe(waste: Sequence[Waste], time_us: float) -> str:
 RULE = Rule(
     name="slow-products",
     title="Products far below the ceiling for their shape",
-    looks_for=(
-        "Matrix products whose time is several times what the device needs for their operations and bytes, by its "
-        "datasheet: shapes or layouts for which the library has no good kernel. Those without Tensor Cores have a "
-        "rule of their own."
-    ),
-    threshold=(
-        f"A kernel takes more than {MAX_TIMES_ROOF} times the longer of its operations at the dense peak for its "
-        "type and "
-        f"its bytes at the peak bandwidth, plus {LATENCY_US:.0f} µs for latency; the ceiling is at least 1 % of a step."
-    ),
+    looks_for="Matrix products whose time is several times what the device needs for their operations and bytes, by "
+    "its datasheet: shapes or layouts for which the library has no good kernel. Those without Tensor Cores have a "
+    "rule of their own.",
+    threshold=f"A kernel takes more than {MAX_TIMES_ROOF} times the longer of its operations at the dense peak for "
+    f"its type and its bytes at the peak bandwidth, plus {LATENCY_US:.0f} µs for latency; the ceiling is at least 1 % "
+    "of a step.",
     source=f"{TRACELENS} (efficiency against the roofline); the threshold is this book's",
-    advice=(
-        "Pad sides to multiples of 64 elements, batch or stack small products, store factors contiguously along the "
-        "summed side, and compare with `mode='max-autotune'`."
-    ),
+    advice="Pad sides to multiples of 64 elements, batch or stack small products, store factors contiguously along "
+    "the summed side, and compare with `mode='max-autotune'`.",
     check=check,
 )

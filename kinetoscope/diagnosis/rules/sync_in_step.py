@@ -110,8 +110,8 @@ RULE = Rule(
     title="The CPU waits for the GPU inside a step",
     looks_for="Calls that wait for the GPU (cudaStreamSynchronize, cudaDeviceSynchronize, cudaEventSynchronize, "
     "blocking copies), as .item(), .cpu(), nonzero() or print() make them. The GPU then runs out of work, and waits "
-    "until the CPU has launched again. Waits of pageable copies, a last wait after all launches, and time in a "
-    "wait in which the trace shows no GPU work do not count.",
+    "until the CPU has launched again. Waits of pageable copies, a last wait after all launches, and time in a wait "
+    "in which the trace shows no GPU work do not count.",
     threshold=f"each place whose operators could save {MIN_SHARE:.0%} of the median step, the {MAX_PLACES} largest",
     source=f"{NSIGHT} (cuda_api_sync); the share is this book's",
     advice="Keep the value on the GPU, read it every hundredth step, or copy it with non_blocking=True to pinned "

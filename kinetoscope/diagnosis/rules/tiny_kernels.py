@@ -56,19 +56,12 @@ def _describe(waste: Sequence[Waste], time_us: float) -> str:
 RULE = Rule(
     name="tiny-kernels",
     title="Many tiny kernels",
-    looks_for=(
-        "Kernels so short that launching each costs about as much as running it. Kernels that a CUDA graph launched do "
-        "not count. The ceiling includes the short gaps between them: runs of tiny kernels become one each."
-    ),
-    threshold=(
-        f"At least {MIN_KERNELS} kernels of a step are shorter than {TINY_US:.0f} µs; they are at least "
-        f"{MIN_SHARE_OF_LAUNCHES:.0%} of its kernels and, with the gaps between them, {MIN_SHARE_OF_TIME:.0%} of its "
-        "time."
-    ),
+    looks_for="Kernels so short that launching each costs about as much as running it. Kernels that a CUDA graph "
+    "launched do not count. The ceiling includes the short gaps between them: runs of tiny kernels become one each.",
+    threshold=f"At least {MIN_KERNELS} kernels of a step are shorter than {TINY_US:.0f} µs; they are at least "
+    f"{MIN_SHARE_OF_LAUNCHES:.0%} of its kernels and, with the gaps between them, {MIN_SHARE_OF_TIME:.0%} of its time.",
     source=f"{NSYS_AI} (thousands of kernels below 10 µs); count and shares are this book's",
-    advice=(
-        "Compile the code (`torch.compile`; `mode='reduce-overhead'` replays it as a CUDA graph), give the GPU more "
-        "work at once (a larger batch), and replace loops over tensors by foreach or batched operators."
-    ),
+    advice="Compile the code (`torch.compile`; `mode='reduce-overhead'` replays it as a CUDA graph), give the GPU "
+    "more work at once (a larger batch), and replace loops over tensors by foreach or batched operators.",
     check=check,
 )

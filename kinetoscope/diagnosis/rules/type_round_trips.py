@@ -74,16 +74,12 @@ def _describe(waste: Sequence[Waste], time_us: float) -> str:
 RULE = Rule(
     name="type-round-trips",
     title="Tensors are converted to another type and back",
-    looks_for=(
-        "`aten::copy_` from one floating-point type to another and, after a few kernels and no product, back for the "
-        "same shape: a normalization or softmax written in float32 between 16-bit layers. Autograd's own conversions "
-        "of gradients do not count."
-    ),
+    looks_for="`aten::copy_` from one floating-point type to another and, after a few kernels and no product, back "
+    "for the same shape: a normalization or softmax written in float32 between 16-bit layers. Autograd's own "
+    "conversions of gradients do not count.",
     threshold=f"At most {MAX_BETWEEN} kernels lie between the two; the conversions take at least 1 % of a step.",
     source=OWN,
-    advice=(
-        "Let one kernel convert on the fly: `torch.compile`, or the fused operators (`F.rms_norm`, `F.layer_norm`, "
-        "`F.softmax(x, dtype=...)`), which sum in float32 by themselves."
-    ),
+    advice="Let one kernel convert on the fly: `torch.compile`, or the fused operators (`F.rms_norm`, `F.layer_norm`, "
+    "`F.softmax(x, dtype=...)`), which sum in float32 by themselves.",
     check=check,
 )

@@ -209,18 +209,13 @@ def _describe(waste: Sequence[Waste], time_us: float) -> str:
 RULE = Rule(
     name="unfused-attention",
     title="Attention writes its scores to memory",
-    looks_for=(
-        "A batched product, then a softmax, then a batched product that reads its result, forward or backward, with "
-        "the products and copies of the same heads beside them; or "
-        "`aten::_scaled_dot_product_attention_math`, which PyTorch takes if no fused kernel accepts the inputs."
-    ),
+    looks_for="A batched product, then a softmax, then a batched product that reads its result, forward or backward, "
+    "with the products and copies of the same heads beside them; or `aten::_scaled_dot_product_attention_math`, which "
+    "PyTorch takes if no fused kernel accepts the inputs.",
     threshold=f"At most {MAX_BETWEEN} kernels and no other product lie between; the ceiling is at least 1 % of a step.",
     source=f"{GPUPROF} (softmax and bmm, no fused attention); regions and ceiling are this book's",
-    advice=(
-        "Call `F.scaled_dot_product_attention` (or FlexAttention for masks of your own) with 16-bit inputs. If it "
-        "takes "
-        "the math path, `torch.nn.attention.sdpa_kernel` says at the call why a fused kernel refuses: type, head size, "
-        "mask or layout."
-    ),
+    advice="Call `F.scaled_dot_product_attention` (or FlexAttention for masks of your own) with 16-bit inputs. If it "
+    "takes the math path, `torch.nn.attention.sdpa_kernel` says at the call why a fused kernel refuses: type, head "
+    "size, mask or layout.",
     check=check,
 )

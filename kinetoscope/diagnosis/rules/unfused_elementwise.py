@@ -37,16 +37,12 @@ def _describe(waste: Sequence[Waste], time_us: float) -> str:
 RULE = Rule(
     name="unfused-elementwise",
     title="Elementwise kernels are not fused",
-    looks_for=(
-        "Elementwise kernels of PyTorch directly after each other on a stream, where one has an input of the shape "
-        "that the one before wrote: each writes to memory what the next reads back. Optimizers have a rule of their "
-        "own."
-    ),
+    looks_for="Elementwise kernels of PyTorch directly after each other on a stream, where one has an input of the "
+    "shape that the one before wrote: each writes to memory what the next reads back. Optimizers have a rule of their "
+    "own.",
     threshold="Two or more in a row; what fusing saves at most is at least 1 % of a step.",
     source=f"{TRACELENS} (kernel_fusion_analysis.py); chains and ceiling are this book's",
-    advice=(
-        "Compile the code around them (`torch.compile`), or use an operator or a kernel that does all of it at once "
-        "(Liger and others have GeGLU, SwiGLU, RMSNorm)."
-    ),
+    advice="Compile the code around them (`torch.compile`), or use an operator or a kernel that does all of it at "
+    "once (Liger and others have GeGLU, SwiGLU, RMSNorm).",
     check=check,
 )
