@@ -18,10 +18,8 @@ from kinetoscope.trace.queries import collectives, exposed_collectives_us
 MIN_SHARE = 0.10
 
 
-def check(facts: Facts) -> Sequence[Finding] | CannotTell:
+def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     """Time in which a GPU runs only collectives, a mean over GPUs and steps."""
-    if unable := no_gpu_work(RULE, facts):
-        return unable
     found = [kernel for step in facts.steps for kernel in collectives(step)]
     if not found:
         return []
@@ -56,5 +54,6 @@ RULE = Rule(
     source=f"{TENSORBOARD} (communication above 10 % of a step)",
     advice="Overlap: DDP with larger or smaller buckets (bucket_cap_mb), FSDP prefetching, async_op=True and wait() "
     "later. Send less: bf16 gradients, accumulate over several steps.",
-    check=check,
+    find=find,
+    needs=(no_gpu_work,),
 )

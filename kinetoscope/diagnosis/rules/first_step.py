@@ -26,7 +26,7 @@ OTHER_WORK = (
 )
 
 
-def check(facts: Facts) -> Sequence[Finding] | CannotTell:
+def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     """Compare the first step with the median of the others; without others, look for the start of CUDA."""
     if facts.start_up:
         return [_start_up(facts)]
@@ -77,6 +77,6 @@ RULE = Rule(
     source=f"{GPUPROF} (warm-up: above 3 times the median); the start of CUDA is this book's",
     advice="Record later: torch.profiler.schedule(wait=5, warmup=2, active=3). To start faster, cache compiled code "
     "(TORCHINDUCTOR_CACHE_DIR) and tuning results.",
-    check=check,
+    find=find,
     is_once=True,
 )

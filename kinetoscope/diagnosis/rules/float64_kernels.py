@@ -19,10 +19,8 @@ from kinetoscope.trace.work import step_work
 MAX_SHARE = 0.9
 
 
-def check(facts: Facts) -> Sequence[Finding] | CannotTell:
+def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     """Check the types of inputs and the names of kernels."""
-    if unable := no_gpu_work(RULE, facts):
-        return unable
     kernels = [a for step in facts.steps for a in step.activities if a.kind == "kernel"]
     if _time_us(filter(is_float64, kernels)) > MAX_SHARE * _time_us(kernels):
         return []
@@ -67,5 +65,6 @@ RULE = Rule(
     "purpose.",
     source=OWN,
     advice="Give the type where the tensor is made: `torch.as_tensor(array, dtype=torch.float32)`.",
-    check=check,
+    find=find,
+    needs=(no_gpu_work,),
 )

@@ -17,10 +17,8 @@ MIN_WAITING = 1 - (1 - MIN_SHARE) / SLOWDOWN
 """If the GPU waits less than this, then launching faster by `SLOWDOWN` leaves it waiting less than `MIN_SHARE`."""
 
 
-def check(facts: Facts) -> Sequence[Finding] | CannotTell:
+def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     """Gaps of the GPU while the CPU is in operators, in launches or in Python between them."""
-    if unable := no_gpu_work(RULE, facts) or no_operators(RULE, facts):
-        return unable
     waits = [gap for gap in facts.inner_gaps if gap.cause in ("launching", "Python")]
     short = [gap for gap in waits if gap.duration_us < LONG_US]
     launching = [gap for gap in short if gap.cause == "launching"]
@@ -56,5 +54,6 @@ RULE = Rule(
     advice="Measure the step without the profiler first: it lengthens launching 1.5 to 7 times, and this ceiling with "
     "it. Then launch less often: larger batches, torch.compile (mode='reduce-overhead' replays CUDA graphs), fused "
     "operators.",
-    check=check,
+    find=find,
+    needs=(no_gpu_work, no_operators),
 )

@@ -16,9 +16,9 @@ from kinetoscope.trace.events import GpuActivity, Step
 _CONVERSION = re.compile(r"nchw_?(?:to|2)_?nhwc|nhwc_?(?:to|2)_?nchw|batched_transpose_|tensorTransformGeneric", re.I)
 
 
-def check(facts: Facts) -> Sequence[Finding] | CannotTell:
+def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     """Check the names of kernels."""
-    return no_gpu_work(RULE, facts) or findings(RULE, facts, _look, _describe)
+    return findings(RULE, facts, _look, _describe)
 
 
 def _is_conversion(activity: GpuActivity) -> bool:
@@ -48,5 +48,6 @@ RULE = Rule(
     "https://docs.pytorch.org/tutorials/intermediate/memory_format_tutorial.html; the threshold is this book's",
     advice="Convert model and input once: `model.to(memory_format=torch.channels_last)`, "
     "`x.to(memory_format=torch.channels_last)`.",
-    check=check,
+    find=find,
+    needs=(no_gpu_work,),
 )

@@ -18,7 +18,7 @@ MIN_SHARE = 0.05
 _WORKING: tuple[Cause, ...] = ("garbage collection", "compiling", "data loading", "memory allocation", "Python")
 
 
-def check(facts: Facts) -> Sequence[Finding] | CannotTell:
+def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     """Time in the iterator of `DataLoader` that GPU work does not hide."""
     loading = facts.cpu.spans["data loading"]
     fetches = facts.in_steps(loading)
@@ -86,5 +86,5 @@ RULE = Rule(
     advice="Use more num_workers with persistent_workers=True, a larger prefetch_factor, pin_memory=True; decode and "
     "augment ahead of time or on the GPU. Time the step without the profiler, too: there the GPU's work may hide the "
     "loader.",
-    check=check,
+    find=find,
 )

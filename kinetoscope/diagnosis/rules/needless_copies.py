@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from kinetoscope.diagnosis.amounts import count_text, duration_text
 from kinetoscope.diagnosis.facts import Facts
@@ -19,10 +20,8 @@ _COPIERS = "aten::clone", "aten::contiguous"
 _OTHER_RULES = ("aten::_scaled_dot_product_attention_math",)
 
 
-def check(facts: Facts) -> Sequence[Finding] | CannotTell:
+def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     """Check the operators around each copy."""
-    if unable := no_gpu_work(RULE, facts) or unseen(RULE, facts, _is_copy, needs_shapes=False):
-        return unable
     return findings(RULE, facts, _look, _describe)
 
 
@@ -58,5 +57,6 @@ RULE = Rule(
     advice="Let the producer write the layout that its consumer reads, use operators that take views (`expand` in "
     "place of `repeat`, grouped-query attention in place of repeated heads), and in-place operators where autograd "
     "allows.",
-    check=check,
+    find=find,
+    needs=(no_gpu_work, partial(unseen, concerns=_is_copy, needs_shapes=False)),
 )

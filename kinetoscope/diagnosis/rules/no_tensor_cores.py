@@ -27,11 +27,9 @@ MIN_SIDE = 16
 MIN_TILE = 64
 
 
-def check(facts: Facts) -> Sequence[Finding] | CannotTell:
+def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     """Check the names of kernels, and the shapes if the trace has them."""
     trace = facts.trace
-    if unable := no_gpu_work(RULE, facts):
-        return unable
     if is_amd(trace.device) and any(is_product(a) for step in facts.steps for a in step.activities):
         return CannotTell(RULE, "the names of AMD's kernels do not say whether they use Matrix Cores", "")
     if not any(runs_on_ordinary_units(a) for step in facts.steps for a in step.activities):
@@ -75,5 +73,6 @@ RULE = Rule(
     source=f"{TENSORBOARD} (eligible operators, none on Tensor Cores); sides, tiles and the share are this book's",
     advice="Multiply in bfloat16 (`torch.autocast`), or allow TF32 for float32 products on Ampere and newer: "
     "`torch.set_float32_matmul_precision('high')`.",
-    check=check,
+    find=find,
+    needs=(no_gpu_work,),
 )

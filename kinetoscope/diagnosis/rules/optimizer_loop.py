@@ -17,12 +17,8 @@ MIN_KERNELS = 50
 _ALREADY = ("aten::_foreach_", "aten::_fused_")
 
 
-def check(facts: Facts) -> Sequence[Finding] | CannotTell:
+def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     """Check the work under the annotation `Optimizer.step#...` that torch.optim records."""
-    if unable := no_gpu_work(RULE, facts):
-        return unable
-    if unable := no_operators(RULE, facts):
-        return unable
     return findings(RULE, facts, _look, _describe)
 
 
@@ -72,5 +68,6 @@ RULE = Rule(
     source="PyTorch, torch.optim, for-loop, foreach and fused implementations: "
     "https://docs.pytorch.org/docs/stable/optim.html; the threshold is this book's",
     advice="Construct the optimizer with `fused=True`, or with `foreach=True` where it has no fused implementation.",
-    check=check,
+    find=find,
+    needs=(no_gpu_work, no_operators),
 )

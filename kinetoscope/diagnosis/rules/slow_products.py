@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from kinetoscope.diagnosis.amounts import count_text, duration_text
 from kinetoscope.diagnosis.facts import MIN_SHARE, Facts
@@ -20,11 +21,9 @@ LATENCY_US = 10.0
 MAX_TIMES_ROOF = 3
 
 
-def check(facts: Facts) -> Sequence[Finding] | CannotTell:
+def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     """Compare times with shapes and the device's datasheet."""
     trace = facts.trace
-    if unable := no_gpu_work(RULE, facts) or unseen(RULE, facts, is_product, needs_shapes=True):
-        return unable
     peaks = find_peaks(trace.device)
     if peaks is None:
         product_us = sum(a.duration_us for step in facts.steps for a in step.activities if is_product(a))
@@ -65,5 +64,6 @@ RULE = Rule(
     source=f"{TRACELENS} (efficiency against the roofline); the threshold is this book's",
     advice="Pad sides to multiples of 64 elements, batch or stack small products, store factors contiguously along "
     "the summed side, and compare with `mode='max-autotune'`.",
-    check=check,
+    find=find,
+    needs=(no_gpu_work, partial(unseen, concerns=is_product, needs_shapes=True)),
 )

@@ -17,9 +17,9 @@ MIN_COPIES = 20
 SMALL_BYTES = 65_536
 
 
-def check(facts: Facts) -> Sequence[Finding] | CannotTell:
+def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     """Check the kind and the bytes of memcpys."""
-    return no_gpu_work(RULE, facts) or findings(RULE, facts, _look, _describe)
+    return findings(RULE, facts, _look, _describe)
 
 
 def _is_small(activity: GpuActivity, direction: Direction) -> bool:
@@ -57,5 +57,6 @@ RULE = Rule(
     "https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/; the threshold is this book's",
     advice="Put small tensors into one buffer and copy that: collate on the CPU into pinned memory; within the GPU "
     "use `torch.cat`, `torch.stack` or `torch._foreach_copy_`.",
-    check=check,
+    find=find,
+    needs=(no_gpu_work,),
 )

@@ -18,11 +18,9 @@ MIN_SHARE_OF_LAUNCHES = 0.5
 MIN_SHARE_OF_TIME = 0.1
 
 
-def check(facts: Facts) -> Sequence[Finding] | CannotTell:
+def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     """Find steps with many tiny kernels that take enough of the step."""
     steps = facts.steps
-    if unable := no_gpu_work(RULE, facts):
-        return unable
     kernels = [a for step in steps for a in step.activities if a.kind == "kernel"]
     unlaunched = sum(kernel.launch is None for kernel in kernels)
     if unlaunched * 2 > len(kernels) and len(kernels) >= MIN_KERNELS * len(steps):
@@ -63,5 +61,6 @@ RULE = Rule(
     source=f"{NSYS_AI} (thousands of kernels below 10 µs); count and shares are this book's",
     advice="Compile the code (`torch.compile`; `mode='reduce-overhead'` replays it as a CUDA graph), give the GPU "
     "more work at once (a larger batch), and replace loops over tensors by foreach or batched operators.",
-    check=check,
+    find=find,
+    needs=(no_gpu_work,),
 )

@@ -37,10 +37,8 @@ class _Region:
     """Batched products directly before and after that read the same scores."""
 
 
-def check(facts: Facts) -> Sequence[Finding] | CannotTell:
+def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     """Check operators; with shapes and the device's datasheet, also compute the saving."""
-    if unable := no_gpu_work(RULE, facts):
-        return unable
     if any(map(_is_softmax, (a for step in facts.steps for a in step.activities))) and (
         unable := unseen(RULE, facts, is_product, needs_shapes=False)
     ):
@@ -217,5 +215,6 @@ RULE = Rule(
     advice="Call `F.scaled_dot_product_attention` (or FlexAttention for masks of your own) with 16-bit inputs. If it "
     "takes the math path, `torch.nn.attention.sdpa_kernel` says at the call why a fused kernel refuses: type, head "
     "size, mask or layout.",
-    check=check,
+    find=find,
+    needs=(no_gpu_work,),
 )

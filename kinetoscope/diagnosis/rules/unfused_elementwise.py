@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from kinetoscope.diagnosis.amounts import count_text, duration_text
 from kinetoscope.diagnosis.facts import Facts
@@ -15,10 +16,8 @@ from kinetoscope.diagnosis.waste import Waste, findings, streams
 from kinetoscope.trace.events import Step
 
 
-def check(facts: Facts) -> Sequence[Finding] | CannotTell:
+def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     """Find chains of two or more kernels by their shapes."""
-    if unable := no_gpu_work(RULE, facts) or unseen(RULE, facts, is_elementwise, needs_shapes=True):
-        return unable
     peaks = find_peaks(facts.trace.device)
 
     def look(step: Step) -> list[Waste]:
@@ -44,5 +43,6 @@ RULE = Rule(
     source=f"{TRACELENS} (kernel_fusion_analysis.py); chains and ceiling are this book's",
     advice="Compile the code around them (`torch.compile`), or use an operator or a kernel that does all of it at "
     "once (Liger and others have GeGLU, SwiGLU, RMSNorm).",
-    check=check,
+    find=find,
+    needs=(no_gpu_work, partial(unseen, concerns=is_elementwise, needs_shapes=True)),
 )
