@@ -20,7 +20,7 @@ PINNED = {
     "capture/environment.py": "d879b3ad7cb198be",
     "capture/gpu.py": "b3b1ab0825baa2ef",
     "capture/instruments.py": "abbdbe7a28c123bc",
-    "capture/lock.py": "09ab1c6aa4688e34",
+    "capture/lock.py": "305b92f557935447",
     "capture/loops.py": "c524eb03cb74c475",
     "capture/merging.py": "1e1840ed28056a75",
     "capture/profile_here.py": "3e658e5f4dfabdde",
