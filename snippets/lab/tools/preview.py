@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING
 from mkdocs.commands.build import build
 from mkdocs.config import load_config
 from mkdocs.exceptions import Abort
+from mkdocs.livereload import LiveReloadServer
 
 from kinetoscope.terminal import CommandError
 from kinetoscope.trace.text import printable
@@ -39,7 +40,6 @@ from snippets.lab.recording.device import PROJECT, SAMPLE_DEVICE, recordings_roo
 from snippets.lab.tools.finish import publish_all
 from snippets.lab.tools.page_text import pages
 from snippets.lab.tools.preview_errors import FenceErrors, describe_error, shorten
-from snippets.lab.tools.preview_server import PreviewServer, PrintableFormatter, is_plain
 from snippets.lab.tools.search import INDEX, improve_index
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class Preview:
         self.port = port
         self.sample = sample
         self.url = f"http://{HOST}:{port}/"
-        self.server = PreviewServer(self.follow, HOST, port, str(site), polling_interval=POLL_S)
+        self.server = LiveReloadServer(self.follow, HOST, port, str(site), polling_interval=POLL_S)
         self.server.set_app(self.respond)
         self.watched = (*WATCHED, *((sample.tests,) if sample else ()))
         self.fence_errors = FenceErrors()
@@ -108,9 +108,6 @@ class Preview:
 
     def respond(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Answer a request; build an outdated page first."""
-        if not is_plain(environ.get("HTTP_HOST", ""), environ["PATH_INFO"]):
-            start_response("404 Not Found", [("Content-Type", "text/plain; charset=utf-8")])
-            return [b"404 Not Found"]
         if environ["PATH_INFO"].endswith("/"):
             with self._building:
                 self._refresh(self.site / environ["PATH_INFO"].strip("/") / "index.html")
@@ -249,7 +246,6 @@ def serve_preview(port: int, sample: str = "") -> None:
     """Serve until Ctrl-C. Raises `CommandError` if the port is in use or the chapter has no sample recordings."""
     sys.dont_write_bytecode = True  # its time stamps have whole seconds: a second save within one would be missed
     handler = logging.StreamHandler()
-    handler.setFormatter(PrintableFormatter())
     logging.getLogger("mkdocs").addHandler(handler)
     logging.getLogger("mkdocs.commands.build").addFilter(lambda record: "'dirty' build" not in record.getMessage())
     with tempfile.TemporaryDirectory(prefix="preview_") as name:
