@@ -23,7 +23,7 @@ PINNED = {
     "capture/lock.py": "305b92f557935447",
     "capture/loops.py": "c524eb03cb74c475",
     "capture/merging.py": "1e1840ed28056a75",
-    "capture/profile_here.py": "3e658e5f4dfabdde",
+    "capture/profile_here.py": "d3939380853e25aa",
     "capture/profiling.py": "5cc0516f3e5bd5fe",
     "capture/recorder.py": "5a1da6c1e85b3793",
     "capture/selection.py": "54d112943c317ab2",
