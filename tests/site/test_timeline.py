@@ -472,10 +472,9 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ]
     trace = read_trace(trace_bytes(*events))
     drawing = draw_steps({"large": TracedStep(trace, trace.steps[0])}, "A large step", ident="large")
-    style, script = (
-        (ROOT / "docs/assets" / name).read_text(encoding="utf-8") for name in ("css/timeline.css", "js/timeline.js")
-    )
-    page = f"<!doctype html><meta charset=utf-8><style>{style}</style>{drawing}<script>{script}</script>"
+    names = ("css/drawing.css", "css/timeline.css", "js/timeline.js")
+    *styles, script = ((ROOT / "docs/assets" / name).read_text(encoding="utf-8") for name in names)
+    page = f"<!doctype html><meta charset=utf-8><style>{"".join(styles)}</style>{drawing}<script>{script}</script>"
     path = tmp_path_factory.mktemp("large") / "large.html"
     path.write_text(page, encoding="utf-8")
     return path

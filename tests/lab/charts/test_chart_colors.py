@@ -22,7 +22,7 @@ KINDS = ("gemm", "pointwise", "copy", "other", "call")
 def variables(scheme: str) -> dict[str, str]:
     """The style sheets' values: for paper and the light scheme, or for `slate`."""
     given: dict[str, str] = {}
-    for name in ("charts", "colors", "kinds"):
+    for name in ("charts", "colors", "drawing"):
         sheet = (PROJECT / f"docs/assets/css/{name}.css").read_text(encoding="utf-8")
         both = re.findall(r"(--[\w-]+): light-dark\((.+?), (.+?)\);", sheet)
         given |= {variable: dark if scheme == "slate" else light for variable, light, dark in both}
