@@ -18,7 +18,7 @@ else
 PY := $(PYTHON)
 BIN :=
 READY :=
-need = @$(PY) -m tests.environment
+need = @$(PY) -m snippets.lab.tools.environment
 endif
 
 # Wheels only, each of a hash in the lock; --no-deps, since the lock is complete (`pip check` says so afterwards).
@@ -70,12 +70,7 @@ docs: $(READY)  ## build the site into site/; with a GPU, record what is stale o
 	$(need) docs
 	@failed=0; \
 	$(PY) -m snippets.lab prepare $(if $(FRESH),--fresh) || { failed=$$?; test $$failed = 1 || exit $$failed; }; \
-	mkdir -p .cache; $(PY) -m snippets.lab claims --json > .cache/claims.json & claims=$$!; \
-	$(PY) -m mkdocs build --strict --clean --site-dir $(SITE) && $(PY) -m snippets.lab.tools.search $(SITE) && \
-	$(PY) -m snippets.your_trace.reports $(SITE) && $(PY) -m snippets.index.findings.publish $(SITE) && \
-	$(PY) -m snippets.lab.tools.set_aside $(SITE) && $(PY) -m snippets.lab.tools.trim_styles $(SITE) && \
-	wait $$claims && mv .cache/claims.json $(SITE)/ && \
-	$(PY) -m tests.site.check_site $(SITE) || exit 1; \
+	$(PY) -m mkdocs build --strict --clean --site-dir $(SITE) && $(PY) -m snippets.lab finish $(SITE) || exit 1; \
 	test $$failed = 0 || { echo "make docs: the site is built, but not every capture succeeded (see above)" >&2; exit 1; }
 
 # SAMPLE and NAME from the command line only: some shells have a NAME of their own in their environment.
@@ -126,5 +121,5 @@ lock:  ## resolve the ranges of pyproject.toml anew into the locks (KEEP="torch=
 		--no-annotate --no-header --upgrade --fork-strategy fewest --constraint .venv-lock/keep.txt "$$@" > /dev/null; }; \
 	resolve pyproject.toml --group book --group docs --group test --group lint --output-file .venv-lock/all.lock; \
 	resolve --group release --output-file .venv-lock/tools.lock; \
-	"$$python" -m tests.environment --lock .venv-lock/all.lock .venv-lock/tools.lock; \
+	"$$python" -m snippets.lab.tools.environment --lock .venv-lock/all.lock .venv-lock/tools.lock; \
 	rm -rf .venv-lock

@@ -1,4 +1,4 @@
-"""A program of commands on the command line: its parser, its help, and the one place that reports errors.
+"""A command-line program of several commands: its parser, its help, and the only place that reports errors.
 
 Each command is a module with `DESCRIPTION`, `add_arguments(parser)` and `command(arguments)`, imported when called.
 """
@@ -38,7 +38,7 @@ class Command(NamedTuple):
 
 @dataclass(frozen=True)
 class Program:
-    """What differs between two programs."""
+    """The differences between two programs."""
 
     name: str
     """As it was called."""
@@ -51,7 +51,7 @@ class Program:
     on_interrupt: str = "stopped"
 
     def build_parser(self, chosen: str | None) -> Parser:
-        """The parser with the arguments of the chosen command; of the others it has only the names and the help."""
+        """The parser with the arguments of the chosen command; the other commands have only their names and help."""
         parser = Parser(prog=self.name, description=self.description, epilog=DEBUG_HELP, formatter_class=_FORM)
         parser.add_argument("--version", action="version", version=f"kinetoscope {__version__}")
         commands = parser.add_subparsers(dest="name", required=True, metavar="COMMAND")
@@ -86,7 +86,7 @@ class Program:
             return code
 
     def _run(self, argv: Sequence[str]) -> int:
-        """Parse and run one command, and flush what it printed: here, a closed pipe still raises."""
+        """Parse and run one command, and flush its output here, where a closed pipe still raises."""
         try:
             chosen = next((argument for argument in argv if not argument.startswith("-")), None)
             arguments = self.build_parser(chosen).parse_args(argv)

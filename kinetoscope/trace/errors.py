@@ -1,4 +1,4 @@
-"""What is raised for a trace that cannot be used; a module of its own, since the command line needs no more."""
+"""The error for an unusable trace, in a module of its own because the command line needs only this."""
 
 
 class TraceError(ValueError):

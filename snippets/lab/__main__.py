@@ -32,6 +32,9 @@ COMMANDS = {
         "snippets.lab.tools.serve", "preview the site while you write, rebuilding what you save: make serve"
     ),
     "prepare": Command("snippets.lab.tools.prepare", "the first step of make docs: record if there is a GPU"),
+    "finish": Command(
+        "snippets.lab.tools.finish", "the last step of make docs: what MkDocs built, completed and checked"
+    ),
 }
 
 

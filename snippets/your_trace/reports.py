@@ -1,23 +1,16 @@
-"""The reports that are published with the site: `make docs` runs `python -m snippets.your_trace.reports site`.
+"""The example reports: of which recordings, and where they are in the site. publish.py writes them.
 
 A report is made from a recording's trace by `kinetoscope report`; here its addresses in the book are links.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
-from pathlib import Path
 
 from kinetoscope.report.diagnosed import DiagnosedTrace, read_diagnosed
-from kinetoscope.report.document import report_html
 from kinetoscope.trace.queries import require_kernels
-from snippets.lab.finding import Device, NotRecorded
-from snippets.lab.finding.device import all_devices
-from snippets.lab.page.kept import keep, kept, look
-from snippets.lab.recording.device import recordings_root
+from snippets.lab.finding import Device
 
 EXAMPLES: Mapping[str, str] = {
     "A product with .item()": "matmul_add/item_4096",
@@ -42,30 +35,3 @@ def report_of(device: Device, experiment: str) -> DiagnosedTrace:
 def report_address(device: Device, experiment: str) -> str:
     """The report's address below the site."""
     return f"reports/{device.name}/{experiment.replace('/', '-')}.html"
-
-
-def write_reports(site: Path, root: Path) -> list[Path]:
-    """Write the example reports of every recorded device below the site; an experiment without a recording has no
-    report."""
-    written = []
-    look(root)
-    for device in all_devices(root):
-        for experiment in EXAMPLES.values():
-            try:
-                html = kept(("report", device.name, experiment), partial(_report, device, experiment))
-            except NotRecorded:
-                continue
-            path = site / report_address(device, experiment)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(html, encoding="utf-8")
-            written.append(path)
-    keep()
-    return written
-
-
-def _report(device: Device, experiment: str) -> str:
-    return report_html(report_of(device, experiment))
-
-
-if __name__ == "__main__":
-    print(f"{len(write_reports(Path(sys.argv[1]), recordings_root()))} reports")

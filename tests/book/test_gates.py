@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tests import environment
+from snippets.lab.tools import environment
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_what_is_missing_is_named() -> None:
 
 def test_the_environment_of_these_tests_is_complete() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "tests.environment", "test"], capture_output=True, text=True, check=False
+        [sys.executable, "-m", "snippets.lab.tools.environment", "test"], capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests import environment
+from snippets.lab.tools import environment
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -32,8 +32,8 @@ FORBIDDEN = (
     (r"snippets\.lab\b.*", CHAPTER),
     (r"snippets\.lab\.(experiment|cache)", r"kinetoscope|snippets"),
     (r"snippets\.lab\.(recording|finding|charts|page)\b.*", MEASURES),
-    (rf"{CHAPTER}\.(findings\b.*|reports)", MEASURES),
-    (rf"{CHAPTER}\.(?!findings\b|reports$).+", r"kinetoscope|snippets\.lab\.(?!experiment$)"),
+    (rf"{CHAPTER}\.(findings\b.*|reports|publish)", MEASURES),
+    (rf"{CHAPTER}\.(?!findings\b|(reports|publish)$).+", r"kinetoscope|snippets\.lab\.(?!experiment$)"),
     (r"kinetoscope\b(?!\.doctor\.torch_probe$).*|" + CHAPTER + r"\.findings\b.*", r"(torch|triton)\b"),
     (r"snippets\.lab\b(?!\.(experiment|notebook|tools\.run|capture\..+)$).*", r"(torch|triton)\b"),
 )
@@ -52,6 +52,8 @@ TAKEN_NAMES = ("trace", "recording", "timing", "page", "summary")
 WORDS = {
     ("snippets.lab.tools.preview", "index.html"): "the file of any built page",
     ("snippets.lab.tools.set_aside", "index.html"): "the file of any built page",
+    ("snippets.lab.tools.check_site", "index.html"): "the file of any built page",
+    ("snippets.lab.tools.check_site", "index"): "the name of a page that is its folder's",
     ("snippets.lab.page", "regimes"): "a chart of what limits a step as it grows",
 }
 """Module and string that is a chapter's name by chance -> what it means there."""

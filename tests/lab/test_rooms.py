@@ -70,7 +70,7 @@ SHOWN_ONLY = {
     "matmul_add": {"record.py": "the profiler around the model, as a reader types it; a test runs it"},
 }
 """Chapter -> a file that is shown and run, but not measured -> why it is not in model.py."""
-FILES_OF_A_CHAPTER = {"model.py", "kernels.py", "experiments.py", "findings.py", "findings"}
+FILES_OF_A_CHAPTER = {"model.py", "kernels.py", "experiments.py", "findings.py", "findings", "publish.py"}
 MORE_FILES = {
     "fused_mlp": {
         "geglu": "the subject: a package that others can load, hashed like model.py",

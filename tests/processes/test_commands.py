@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -45,13 +44,6 @@ def test_the_first_line_is_enough(one_chapter: Path) -> None:
     env = os.environ | {"RECORDINGS": str(one_chapter)}
     done = subprocess.run(command, shell=True, cwd=PROJECT, env=env, capture_output=True, text=True, check=True)
     assert (done.stdout, done.stderr) == ("[\n", "")
-
-
-def test_summary() -> None:
-    process = start("summary", TRACE, "--json", stdout=subprocess.PIPE)
-    out, err = process.communicate(timeout=60)
-    assert (process.returncode, err) == (0, "")
-    assert json.loads(out)["kernels_per_step"] == 1
 
 
 def test_a_usage_error_exits_with_2() -> None:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import torch
 
 from snippets.lab.notebooks.cells import CellFailed, NotebookRuns, code_cells, run_notebooks
-from snippets.lab.notebooks.files import TIME_LIMIT_S, Notebook, RunInfo, fill, notebooks
+from snippets.lab.notebooks.files import SETUP, TIME_LIMIT_S, Notebook, RunInfo, fill, notebooks
 from snippets.lab.notebooks.outputs import dumped
 from snippets.lab.recording.device import PROJECT
 from tests.book.test_recordings import PRIVATE
+from tests.lab import copies
 from tests.lab.notebooks.test_files import valid
 from tests.lab.samples import environment
 
@@ -87,3 +91,23 @@ def test_a_notebook_runs_on_a_gpu(notebook: Notebook) -> None:
     assert run.failed == ""
     texts = [output["data"]["text/plain"] for cell in run.outputs for output in cell if "data" in output]
     assert not texts[0].startswith("Run on a CPU")
+
+
+def test_the_set_up_cell_clones_the_book_where_there_is_none(tmp_path: Path) -> None:
+    """As in Colab. pip finds what the book needs installed already: it asks no index."""
+    (tmp_path / "repository").mkdir()
+    repository = copies.project(tmp_path / "repository")
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@example.com", "-c", "init.defaultBranch=main"]
+    for command in (["init"], ["add", "."], ["commit", "--message", "The book"]):
+        subprocess.run([*git, *command], cwd=repository, check=True, capture_output=True)
+    cell = SETUP.replace('REPOSITORY = ""', f'REPOSITORY = "{repository.as_uri()}"')
+    code = f"{cell}print(notebook.__file__)\n"
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | {"PIP_NO_INDEX": "1"}
+    for _ in range(2):  # again: the clone is there
+        done = subprocess.run(
+            [sys.executable, "-c", code], cwd=elsewhere, env=env, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.splitlines()[-1] == str(elsewhere / "book/snippets/lab/notebook.py")

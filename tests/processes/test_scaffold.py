@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from snippets.lab.notebooks.cells import code_cells
+from snippets.lab.tools.check_site import problems
 from snippets.lab.tools.page_rules import width_problems
 from snippets.lab.tools.page_text import pages, sources
 from snippets.lab.tools.scaffold import create_chapter
 from tests.lab import copies
 from tests.lab.tools.test_scaffold import NAMES, remove
-from tests.site.check_site import problems
 
 LEDGER = """\
 # Claims

@@ -54,12 +54,7 @@ def build(folder: Path) -> Path:
     if BUILT:
         return ROOT / BUILT
     python(ROOT, "mkdocs", "build", "--strict", "--clean", "--site-dir", str(folder))
-    python(ROOT, "snippets.lab.tools.search", str(folder))
-    python(ROOT, "snippets.your_trace.reports", str(folder))
-    python(ROOT, "snippets.index.findings.publish", str(folder))
-    python(ROOT, "snippets.lab.tools.set_aside", str(folder))
-    python(ROOT, "snippets.lab.tools.trim_styles", str(folder))
-    (folder / "claims.json").write_text(python(ROOT, "snippets.lab", "claims", "--json"), encoding="utf-8")
+    python(ROOT, "snippets.lab", "finish", str(folder))
     return folder
 
 

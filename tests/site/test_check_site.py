@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from snippets.lab.tools import check_site
+from snippets.lab.tools.policy import form_problems, hash_source
 from tests.lab.tools.test_page_rules import FENCE
-from tests.site import check_site
-from tests.site.markup import form_problems, hash_source
 
 SCRIPT = "document.title += 1"
 POLICY = f"""<meta http-equiv="Content-Security-Policy" content="script-src 'self' {hash_source(SCRIPT)}">"""
@@ -51,7 +51,7 @@ def problems(site: Path, docs: Path) -> list[str]:
 
 def test_a_good_site_passes(built: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
     site, docs = built
-    assert check_site.main([str(site), "--docs", str(docs)]) == 0
+    assert check_site.check_site(site, docs) == []
     assert capsys.readouterr().out == "check_site: 2 pages, 1 executed fences, 6 links: sound\n"
 
 
@@ -239,7 +239,7 @@ def test_a_published_report_loads_and_runs_nothing(built: tuple[Path, Path], pol
 
 def test_an_empty_site_does_not_pass(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "docs").mkdir()
-    assert check_site.main([str(tmp_path / "site"), "--docs", str(tmp_path / "docs")]) == 1
+    assert check_site.check_site(tmp_path / "site", tmp_path / "docs")
     assert "no page" in capsys.readouterr().err
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from playwright.sync_api import Page, expect
 
@@ -30,10 +32,10 @@ def count_stops(page: Page) -> int:
 
 
 @pytest.mark.parametrize("chapter", CHAPTERS)
-def test_a_chapter_is_crossed_in_few_stops(first_views: FirstViews, weights: list[str], chapter: str) -> None:
+def test_a_chapter_is_crossed_in_few_stops(first_views: FirstViews, weigh: Callable[[str], None], chapter: str) -> None:
     stops = first_views.of(chapter).stops
-    weights.append(f"{chapter}: {stops} of {MOST_STOPS} stops of the Tab key")
-    assert 20 < stops < MOST_STOPS, weights[-1]
+    weigh(line := f"{chapter}: {stops} of {MOST_STOPS} stops of the Tab key")
+    assert 20 < stops < MOST_STOPS, line
 
 
 def test_what_is_counted_are_the_stops(opened: Opened) -> None:

@@ -17,7 +17,8 @@ PAGES = Path(__file__).with_name("trial")
 def build(folder: Path) -> Path:
     """Build it below an empty folder and return where. Raises `RuntimeError` with what was printed."""
     root, site = folder / "project", folder / "site"
-    shutil.copytree(ROOT / "snippets", root / "snippets", ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("kinetoscope", "snippets"):
+        shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copytree(ROOT / "docs" / "assets", root / "docs" / "assets")
     shutil.copytree(PAGES, root / "docs", dirs_exist_ok=True)
     recordings = root / "docs" / "recordings"

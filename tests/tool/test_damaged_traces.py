@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,6 +22,7 @@ from kinetoscope.trace.kineto import read_trace
 from kinetoscope.trace.summary import summary_text
 from kinetoscope.trace.totals import summarize, summary_json
 from tests.tool.events import HOST, Event, gpu_annotation, kernel, launch, memcpy, memset, op, overhead, step
+from tests.tool.trace.test_trace import exercise
 
 GPU = {"kernel", "gpu_memcpy", "gpu_memset", "Kernel"}
 
@@ -114,7 +114,8 @@ def damage(content: Any, path: tuple[Any, ...], how: str, value: Any) -> None:
 
 
 def use(trace: Trace) -> None:
-    """Count, check, diagnose and report a trace, as the commands do."""
+    """Ask everything of a trace, then count, check, diagnose and report it, as the commands do."""
+    exercise(trace)
     counted = [*(each for step in trace.steps for each in step.activities), *(trace.unattributed)]
     assert sorted(map(id, counted)) == sorted(map(id, trace.activities))
     texts = [checks_text(check_trace(trace), "")]
@@ -134,7 +135,6 @@ DAMAGED = st.sampled_from(SOUND).flatmap(
 )
 
 
-@pytest.mark.timeout(60)
 @given(DAMAGED)
 def test_any_value_in_any_field(damaged: tuple[dict[str, Any], list[tuple[tuple[Any, ...], str, Any]]]) -> None:
     """Damage in some events costs no GPU work of the others."""
@@ -155,7 +155,6 @@ def test_any_value_in_any_field(damaged: tuple[dict[str, Any], list[tuple[tuple[
         assert Counter(event["dur"] for event in whole) <= Counter(each.duration_us for each in trace.activities)
 
 
-@pytest.mark.timeout(60)
 @given(
     st.sampled_from(SOUND),
     st.lists(st.tuples(st.floats(0, 1), st.integers(0, 40), st.sampled_from(INSERTED)), max_size=3),
@@ -171,3 +170,14 @@ def test_any_text(sound: dict[str, Any], edits: list[tuple[float, int, bytes]], 
     except TraceError:
         return
     use(trace)
+
+
+@given(VALUES, st.binary(max_size=200))
+def test_what_is_no_trace(value: Any, content: bytes) -> None:
+    around = {"traceEvents": value, "deviceProperties": value}
+    for data in (json.dumps(value).encode(), json.dumps(around).encode(), content, b"\x1f\x8b" + content):
+        try:
+            trace = read_trace(data)
+        except TraceError:
+            continue
+        use(trace)

@@ -1,4 +1,5 @@
-"""Views of a device: one notes what is read, one reads a part of each recording. A measure cannot tell them apart."""
+"""Views of a device: one notes the recordings read, one reads a part of each recording. A measure sees no
+difference."""
 
 from __future__ import annotations
 
@@ -14,12 +15,12 @@ from snippets.lab.recording.schema import Recording, Timing
 
 
 class NoPart(Exception):
-    """A measure reads from a part what has no parts; the message names what to read instead."""
+    """A measure reads data without parts from a part; the message names the data to read instead."""
 
 
 @dataclass(frozen=True, eq=False)
 class Noted(Device):
-    """A device that notes which experiments and points are read of it."""
+    """A device that notes the experiments and points read from it."""
 
     of: Device
     runs: dict[str, None] = field(default_factory=dict)
@@ -59,13 +60,13 @@ class Noted(Device):
 
 
 def noted(device: Device) -> Noted:
-    """A device that notes what is read of this one from now on."""
+    """A device that notes the recordings read from it from now on."""
     return Noted(device.root, device.name, device)
 
 
 @dataclass
 class Parts:
-    """What was read of the parts of a device."""
+    """Whether the parts of a device were read."""
 
     were_read: bool = False
     """Whether a part of a recording, instead of all, was read."""
@@ -76,8 +77,8 @@ class Part(Device):
     """A part of a device: of each recording, the samples of one process and one third of the active steps.
 
     Of a timing from one process it has a third of the samples. A timing or a trace without such a part counts as a
-    whole in each. What one process measured once is the same in each, too: errors, memory, data, the environment. The
-    trace has no parts: `Run.trace` raises `NoPart`, and `Run.whole` reads all of it.
+    whole in each part. Values measured once by one process are the same in each part: errors, memory, data, the
+    environment. The trace has no parts: `Run.trace` raises `NoPart`, and `Run.whole` reads all of it.
     """
 
     of: Device
@@ -118,5 +119,5 @@ class Part(Device):
 
 
 def part(device: Device, index: int, parts: Parts | None = None) -> Part:
-    """One of the parts of a device; `parts` notes whether there was any."""
+    """One part of a device; `parts` notes whether there was any."""
     return Part(device.root, device.name, device, index, parts or Parts())

@@ -1,4 +1,4 @@
-"""Executed fences: pymdownx.superfences calls `run_fence`, which runs a fence only if its HTML was not kept."""
+"""Executed fences: pymdownx.superfences calls `run_fence`, which runs a fence only if its HTML is not stored."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from snippets.lab.page.kept import kept
 
 
 def run_fence(source: str, language: str, class_name: str, options: dict[str, Any], md: Markdown, **others: Any) -> str:
-    """The HTML of a fence as markdown-exec makes it, or as it was kept; the error of a fence that raises is not."""
+    """The HTML of a fence, from markdown-exec or from storage. The error of a fence that raises is not stored."""
 
     def run() -> str:
         return str(formatter(source, language, class_name, options, md, **others))

@@ -1,9 +1,9 @@
-"""HTML kept from one build to the next, as long as nothing changes that a page may show.
+"""HTML stored from one build to the next, until anything changes that a page may show.
 
-The key of a kept text is the content of all code, recordings, labs and terms, of mkdocs.yml and of what one page may
-show of another (`outline`), with the installed packages and the variables that choose recordings; the prose of pages
-is not in it. At the start of each page `look` compares the time stamps of all that, and makes a new key after a change.
-A process that runs older code than what is on the disk keeps nothing.
+The key of a stored text is the content of all code, recordings, labs and terms, of mkdocs.yml and of the parts of a
+page that other pages may show (`outline`), with the installed packages and the variables that choose recordings. It
+does not include the prose of pages. At the start of each page `look` compares the time stamps of all these, and makes a
+new key after a change. A process that runs older code than the code on the disk stores nothing.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ Stamps = tuple[tuple[str, int, int, int], ...]
 
 
 def outline(path: Path) -> str:
-    """What other pages may read of a page: its headings, its description and its fences; empty if there is no page."""
+    """The parts of a page that other pages may read: its headings, its description and its fences; empty without a
+    page."""
     try:
         status = os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -45,7 +46,8 @@ def _outline(path: Path, mtime_ns: int, inode: int) -> str:
 
 
 def _stamps(*tops: Path) -> Stamps:
-    """The stamps of files, and of all in folders, in order; a link counts as itself. Each page asks twice."""
+    """The stamps of files, and of all files in folders, in order; a link counts as itself. Each page calls this
+    twice."""
     found, folders = [], []
     for top in map(str, tops):
         if os.path.isdir(top):
@@ -90,7 +92,7 @@ _new: list[tuple[object, str]] = []
 
 
 def look(root: Path) -> None:
-    """Start a page: renew the key and what the build remembers if something that pages show has changed.
+    """Start a page: renew the key and clear the build's memory if anything that pages show has changed.
 
     `root` is the folder of all recordings.
     """
@@ -104,7 +106,7 @@ def look(root: Path) -> None:
 
 
 def stop() -> None:
-    """End the build: from now on nothing is kept or remembered until the next look."""
+    """End the build: nothing is stored or remembered until the next look."""
     global _seen, _content, _key
     _seen, _content, _key = None, "", None
     _new.clear()
@@ -112,15 +114,15 @@ def stop() -> None:
 
 
 def imported_again() -> None:
-    """Say that the process will import the code anew that is on the disk now."""
+    """Announce that the process will import the code on the disk again."""
     global _imported
     _imported = _code()
 
 
 def kept(name: tuple[str, ...], make: Callable[[], str], *, start: str = "") -> str:
-    """The text that has this name and was kept for the present key, else what `make` returns.
+    """The text stored under this name and the present key, else the result of `make`.
 
-    Only a text that begins with `start` is kept. Without a `look` before, nothing is.
+    Only a text that begins with `start` is stored. Without an earlier `look`, nothing is stored.
     """
     if _key is None:
         return make()
@@ -134,7 +136,7 @@ def kept(name: tuple[str, ...], make: Callable[[], str], *, start: str = "") -> 
 
 
 def keep() -> None:
-    """End a page: store its new texts, unless something has changed since the look."""
+    """End a page: store its new texts, unless anything has changed since the look."""
     if _new and _seen == (_code(), _data(_root)) and _key == (_content, _outlines()):
         for key, text in _new:
             cache.store(key, text)
@@ -157,7 +159,7 @@ def _hash(*groups: Stamps) -> str:
 
 
 def _bytes(path: str) -> bytes:
-    """The content of a file; of a link, where it leads. A pipe or what cannot be read has none."""
+    """The content of a file; the target of a link. Empty for a pipe or an unreadable file."""
     try:
         if os.path.islink(path):
             return os.fsencode(os.readlink(path))

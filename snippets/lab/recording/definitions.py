@@ -21,7 +21,7 @@ COMPOUND = (ast.If, ast.Try, ast.TryStar, ast.For, ast.While, ast.With, ast.Matc
 
 
 class Import(NamedTuple):
-    """What a name is bound to: a module, or a name in one. `level` counts the dots of a relative import."""
+    """The target of an imported name: a module, or a name in a module. `level` counts the dots of a relative import."""
 
     module: str
     name: str = ""
@@ -29,7 +29,7 @@ class Import(NamedTuple):
 
 
 class Reference(NamedTuple):
-    """A use of a name from outside of a function: `model.GeGLU` -> name `model`, attributes `("GeGLU",)`.
+    """A use of a name from outside a function: `model.GeGLU` -> name `model`, attributes `("GeGLU",)`.
 
     A last attribute of `getattr(model, f"{kind}_step")` is a pattern: `*_step`.
     """
@@ -55,7 +55,7 @@ class Definition:
 
 @dataclass(frozen=True)
 class Module:
-    """A file: its definitions, and what its imports bind."""
+    """A file: its definitions, and the names that its imports bind."""
 
     definitions: list[Definition] = field(default_factory=list)
     imports: dict[str, list[Import]] = field(default_factory=dict)
@@ -96,7 +96,7 @@ def parse_module(text: str) -> Module:
 
 
 def bindings(node: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, Import]]:
-    """Each name that an import binds, and to what."""
+    """Each name that an import binds, and its target."""
     for alias in node.names:
         if isinstance(node, ast.ImportFrom):
             yield alias.asname or alias.name, Import(node.module or "", alias.name, node.level)
@@ -108,7 +108,7 @@ def bindings(node: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, Import]]:
 
 
 def imported_modules(node: ast.Import | ast.ImportFrom) -> Iterator[Import]:
-    """What running an import imports."""
+    """The modules that an import statement imports."""
     for alias in node.names:
         if isinstance(node, ast.Import):
             yield Import(alias.name)
@@ -146,7 +146,7 @@ def bound_names(body: Iterable[ast.AST]) -> set[str]:
 
 
 def own_nodes(body: Iterable[ast.AST]) -> Iterator[ast.AST]:
-    """The nodes of statements, functions and classes in them as one node each."""
+    """The nodes of statements; functions and classes count as one node each."""
     waiting: list[ast.AST] = list(body)
     while waiting:
         node = waiting.pop(0)
@@ -156,7 +156,7 @@ def own_nodes(body: Iterable[ast.AST]) -> Iterator[ast.AST]:
 
 
 def _imports_of(nodes: Iterable[ast.AST]) -> Iterator[ast.Import | ast.ImportFrom]:
-    """The imports that run when statements run, none of functions."""
+    """The imports that run when statements run, except those inside functions."""
     waiting = list(nodes)
     while waiting:
         node = waiting.pop(0)
@@ -171,7 +171,7 @@ def _imports_annotations(node: ast.stmt) -> bool:
 
 
 def _runs_as_program(node: ast.stmt) -> bool:
-    """`if __name__ == "__main__":` never runs when the file is imported."""
+    """Whether a statement is `if __name__ == "__main__":`, which never runs on import."""
     return isinstance(node, ast.If) and ast.unparse(node.test).replace("'", '"') == '__name__ == "__main__"'
 
 
@@ -180,19 +180,19 @@ def _checks_types(node: ast.stmt) -> bool:
 
 
 def _is_idle(node: ast.stmt) -> bool:
-    """A docstring, `pass`, an assertion, or an expression that calls nothing."""
+    """Whether a statement is a docstring, `pass`, an assertion, or an expression without a call."""
     if isinstance(node, ast.Expr):
         return not any(isinstance(each, ast.Call) for each in ast.walk(node))
     return isinstance(node, ast.Pass | ast.Assert)
 
 
 def _globals_set(node: ast.stmt) -> set[str]:
-    """The names that functions declare `global`: calling them may bind these."""
+    """The names that functions declare `global` and may therefore bind when called."""
     return {name for each in ast.walk(node) if isinstance(each, ast.Global) for name in each.names}
 
 
 def _changes(node: ast.stmt, own: frozenset[str]) -> tuple[set[str], bool]:
-    """The names of this file that a statement changes in place, and whether it may do more than that."""
+    """The names of this file that a statement changes in place, and whether it may have other effects."""
     changed: set[str] = set()
     is_effect = False
     match node:
@@ -239,7 +239,7 @@ def _statements(node: ast.stmt) -> Iterator[ast.stmt]:
 
 
 def _root(node: ast.expr) -> str:
-    """`TABLE["a"].sizes` -> `TABLE`; empty where an expression starts with a call or so."""
+    """`TABLE["a"].sizes` -> `TABLE`; empty if an expression starts with anything but a name."""
     while isinstance(node, ast.Attribute | ast.Subscript):
         node = node.value
     return node.id if isinstance(node, ast.Name) else ""

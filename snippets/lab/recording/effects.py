@@ -1,6 +1,6 @@
-"""Whether a function or class may put itself somewhere when its file is imported: in a list of models, say.
+"""Whether importing a file may register its function or class, for example in a list of models.
 
-Then it counts for whatever imports its file. Imports only the standard library.
+If so, it counts for every file that imports its file. Imports only the standard library, as fingerprint.py does.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PURE = {
 
 
 class Named(Protocol):
-    """What a name stands for."""
+    """The meaning of a name."""
 
     @property
     def text(self) -> str:
@@ -51,11 +51,11 @@ class Names(Protocol):
         """The file of each definition."""
 
     def resolve(self, reference: Reference, path: Path) -> Named:
-        """What a name in a file stands for."""
+        """The meaning of a name in a file."""
 
 
 def registers(names: Names, definition: Definition) -> bool:
-    """Whether a decorator, or a base that hears of its subclasses, may put a definition in a list or so."""
+    """Whether a decorator, or a base with `__init_subclass__`, may register a definition, for example in a list."""
     node, path = definition.node, names.homes[definition]
     if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return False
@@ -76,9 +76,9 @@ def _named(names: Names, node: ast.expr, path: Path) -> list[Definition]:
 
 
 def _is_pure(names: Names, decorator: ast.expr, path: Path) -> bool:
-    """Whether a decorator only returns what it decorates, or something in its place.
+    """Whether a decorator only returns its function, or a replacement.
 
-    A function of a chapter does so if it changes nothing outside of it and calls nothing. A decorator with arguments
+    A function of a chapter does so if it changes nothing outside itself and calls nothing. A decorator with arguments
     also runs the function that it returns.
     """
     called = decorator.func if isinstance(decorator, ast.Call) else decorator

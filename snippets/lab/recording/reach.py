@@ -1,8 +1,9 @@
-"""What definitions reach: names followed from file to file, the files that are imported on the way, and data files.
+"""The definitions, files and data that definitions reach: names followed from file to file, with all files imported on
+the way.
 
-A name that no syntax shows (`globals()`, `getattr(module, name)`) reaches everything that it could be. Imports of
-kinetoscope and of the lab end the search: what the lab does while it measures is `PROTOCOL` in fingerprint.py. Imports
-only the standard library.
+A name that no syntax shows (`globals()`, `getattr(module, name)`) reaches everything that it could mean. Imports of
+kinetoscope and of the lab end the search: the lab's own code is covered by `PROTOCOL` in fingerprint.py. Imports only
+the standard library.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ FRAME_FILES = (".md",)
 
 @dataclass(frozen=True, eq=False)
 class Target:
-    """What a reference stands for: definitions, files of data, or the dotted name of something foreign."""
+    """The meaning of a reference: definitions, data files, or the dotted name of a foreign object."""
 
     text: str
     """As it counts: a foreign name, or what follows the name of a definition."""
@@ -48,7 +49,7 @@ class Target:
 
 @dataclass(frozen=True, eq=False)
 class Node:
-    """A definition with what it reaches directly."""
+    """A definition and its direct targets."""
 
     shape: tuple[str | Target, ...]
     beside: tuple[Definition, ...]
@@ -62,7 +63,7 @@ class Node:
 
 
 class Code:
-    """The chapters below a folder. Reads each file once: for the files as they are now, make a new one."""
+    """The chapters below a folder. Reads each file once; make a new object to read changed files."""
 
     def __init__(self, sources: Path) -> None:
         self.sources = sources.resolve()
@@ -76,7 +77,7 @@ class Code:
 
     @cached_property
     def files(self) -> tuple[Path, ...]:
-        """Every file of a chapter; a file that is linked to counts once."""
+        """Every file of a chapter; a linked file counts once."""
         found = (path for path in self.sources.rglob("*.py") if path.relative_to(self.sources).parts[0] != LAB)
         return tuple(sorted({path.resolve() for path in found}))
 
@@ -91,20 +92,20 @@ class Code:
         return module
 
     def node(self, definition: Definition) -> Node:
-        """A definition with what it reaches."""
+        """A definition and its direct targets."""
         if definition not in self._nodes:
             self._nodes[definition] = self._node(definition)
         return self._nodes[definition]
 
     def effects(self, path: Path) -> tuple[Definition, ...]:
-        """The definitions of a file that count wherever it is imported."""
+        """The definitions of a file that count wherever the file is imported."""
         if path not in self._effects:
             own = self.module(path).definitions
             self._effects[path] = tuple(one for one in own if one.is_effect or registers(self, one))
         return self._effects[path]
 
     def imported(self, path: Path) -> tuple[Path, ...]:
-        """The files that importing a file imports: packages around it, and those that its top level names."""
+        """The files that an import of a file imports: packages around it, and the imports of its top level."""
         if path not in self._imported:
             around = [folder / "__init__.py" for folder in path.parents if folder.is_relative_to(self.sources)]
             named = (file for each in self.module(path).executed for file in self._files(each, path))
@@ -112,7 +113,7 @@ class Code:
         return self._imported[path]
 
     def whole(self, path: Path) -> list[Definition]:
-        """All definitions of a file, and of an `__init__.py` those that it imports for others."""
+        """All definitions of a file, and for an `__init__.py` also those that it re-exports."""
         module = self.module(path)
         found = list(module.definitions)
         if path.name == "__init__.py":
@@ -145,7 +146,7 @@ class Code:
         )
 
     def resolve(self, reference: Reference, path: Path) -> Target:
-        """What a name in a file stands for."""
+        """The meaning of a name in a file."""
         name, attributes = reference.name, reference.attributes
         if reference.imported is not None:
             target = self._resolve_import(reference.imported, attributes, path)
@@ -153,7 +154,7 @@ class Code:
         return self._lookup(name, attributes, path) or Target(".".join(("", name, *attributes)))
 
     def _lookup(self, name: str, attributes: tuple[str, ...], path: Path) -> Target | None:
-        """What a name means in a file; None if nothing there binds it."""
+        """The meaning of a name in a file; None if the file does not bind it."""
         module = self.module(path)
         targets = [self._resolve_import(one, attributes, path) for one in module.imports.get(name, ())]
         if own := module.binding(name):
@@ -168,14 +169,14 @@ class Code:
         return Target(" or ".join(each.text for each in targets), tuple(definitions), tuple(modules))
 
     def _resolve_import(self, target: Import, attributes: tuple[str, ...], path: Path) -> Target:
-        """What an import of a file, followed by attributes, stands for."""
+        """The meaning of an imported file followed by attributes."""
         parts = (*self._absolute(target, path), *attributes)
         if parts[0] == self.sources.name:
             return self._walk(self.sources, parts[1:])
         return Target(f".{parts[-1]}" if parts[0] == TOOL else ".".join(parts))
 
     def _walk(self, folder: Path, names: tuple[str, ...]) -> Target:
-        """Folders, then a file, then a name in it, then attributes of that."""
+        """Resolve names one by one: folders, then a file, then a name in the file, then its attributes."""
         if folder == self.sources and names[:1] == (LAB,):
             return Target(f".{names[-1]}")
         init = folder / "__init__.py"
@@ -197,7 +198,7 @@ class Code:
         return self._whole_target(file)  # the module as a value, or a name that its syntax does not show
 
     def _member(self, file: Path, name: str, rest: tuple[str, ...]) -> Target | None:
-        """A name of a file, or the names that a pattern fits."""
+        """A name of a file, or all names that match a pattern."""
         if "*" not in name:
             if (file, name) in self._asked:  # `from . import layers` in an `__init__.py`: the file, not this name
                 return None
@@ -212,7 +213,7 @@ class Code:
         return Target(WHOLE, tuple(self.whole(file)), (file,))
 
     def _absolute(self, target: Import, path: Path) -> tuple[str, ...]:
-        """The parts of what an import names, those of a relative one from the folder of chapters on."""
+        """The parts of an imported name; for a relative import, starting from the folder of chapters."""
         tail = tuple(filter(None, (*target.module.split("."), target.name)))
         if not target.level:
             return tail
@@ -221,7 +222,7 @@ class Code:
         return (self.sources.name, *inside, *tail)
 
     def _files(self, target: Import, path: Path) -> tuple[Path, ...]:
-        """The files of chapters that an import runs; its last part may be a name in a file."""
+        """The chapter files that an import runs; its last part may be a name in a file."""
         parts = self._absolute(target, path)
         if parts[0] != self.sources.name or parts[1:2] in ((), (LAB,)):
             return ()
@@ -233,7 +234,7 @@ class Code:
         return self._files_of[parts]
 
     def _unknown(self, nodes: Iterable[ast.AST], path: Path) -> Iterator[Definition]:
-        """What a definition reaches by names that are made while it runs."""
+        """The targets that a definition reaches by names made at run time."""
         for each in nodes:
             if isinstance(each, ast.Call):
                 name = ast.unparse(each.func).removeprefix("builtins.").removeprefix("importlib.")
@@ -248,7 +249,7 @@ class Code:
                 yield from self.whole(path)
 
     def _named_in_texts(self, nodes: Iterable[ast.AST]) -> Iterator[Definition]:
-        """Files and names of chapters in texts: the code of a process, or what `import_module` is given."""
+        """Files and names of chapters in texts: the code of a process, or arguments of `import_module`."""
         for each in nodes:
             text = text_pattern(each) if isinstance(each, ast.JoinedStr | ast.Constant) else ""
             for dotted in re.findall(rf"\b{self.sources.name}((?:\.[\w*]+)+)", text):
@@ -262,7 +263,7 @@ class Code:
                     yield from self._walk(self.sources, parts).definitions
 
     def _data(self, nodes: Iterable[ast.AST], path: Path) -> tuple[list[Path], list[Path]]:
-        """The files of data whose names, or patterns of names, are in a definition; and packages in such folders."""
+        """The data files whose names, or name patterns, are in a definition; and packages in such folders."""
         entries = [one for one in path.parent.iterdir() if one.name != "__pycache__"] if path.parent.is_dir() else []
         entries = [one for one in entries if one.suffix != ".py"]
         if not entries:
@@ -284,7 +285,7 @@ class Code:
 
 
 def _files_below(folder: Path) -> Iterable[Path]:
-    """All files below a folder, those in linked folders too."""
+    """All files below a folder, including those in linked folders."""
     for entry in folder.iterdir():
         if entry.is_dir():
             if entry.name != "__pycache__":

@@ -1,7 +1,7 @@
-"""The syntax tree of a definition as text, without what changes nothing: comments, docstrings, formatting, imports.
+"""The syntax tree of a definition as text, without comments, docstrings, formatting and imports.
 
-In place of each name from outside of a function stands a `Reference`, so that fingerprint.py can put there what the
-name stands for, wherever that is defined. Imports only the standard library.
+A `Reference` replaces each name from outside a function, so that fingerprint.py can put the name's meaning there,
+wherever it is defined. Imports only the standard library.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ANNOTATIONS = ("annotation", "returns")
 
 @dataclass(frozen=True)
 class Scope:
-    """The names of a function, a class or a comprehension; None instead of a scope is the file's."""
+    """The names of a function, a class or a comprehension; None instead of a scope means the file's."""
 
     names: dict[str, Import | None]
     """What each is bound to, if it is imported."""
@@ -36,7 +36,7 @@ class Scope:
     """Names declared `global`."""
 
     def find(self, name: str) -> tuple[bool, Import | None]:
-        """Whether a name is a local one, and what it is imported from."""
+        """Whether a name is local, and the source of its import."""
         scope: Scope | None = self
         while scope is not None:
             if name in scope.asks_outside:
@@ -52,7 +52,7 @@ def code_shape(node: object, defers_annotations: bool) -> list[str | Reference]:
 
     Args:
         node: a syntax tree, or a list of them.
-        defers_annotations: whether its file imports `annotations` from `__future__`: then they are text, never run.
+        defers_annotations: whether its file imports `annotations` from `__future__`, so that annotations never run.
     """
     merged: list[str | Reference] = []
     texts: list[str] = []
@@ -66,7 +66,7 @@ def code_shape(node: object, defers_annotations: bool) -> list[str | Reference]:
 
 
 def plain_shape(node: object) -> str:
-    """A syntax tree as text, names as they are: `(Name id='x')`, without positions, contexts and empty fields."""
+    """A syntax tree as text, with names unchanged: `(Name id='x')`, without positions, contexts and empty fields."""
     if isinstance(node, ast.AST):
         shapes = [f"{name}={plain_shape(value)}" for name, value in _fields(node)]
         return f"({' '.join([type(node).__name__, *shapes])})"
@@ -76,7 +76,7 @@ def plain_shape(node: object) -> str:
 
 
 def _fields(node: ast.AST) -> Iterator[tuple[str, object]]:
-    """The fields that say something. Those that only newer Pythons have are empty in code for older ones."""
+    """The significant fields. Fields that only newer Pythons have are empty for older code."""
     for name, value in ast.iter_fields(node):
         if name in ("ctx", "kind", "type_comment", "type_ignores"):
             continue
@@ -145,7 +145,7 @@ class _Shape:
             yield from self._node(node, scope)
 
     def _getattr(self, call: ast.Call, object_: ast.expr, name: ast.expr, scope: Scope | None) -> Pieces:
-        """`getattr(module, f"{kind}_step")` reaches what fits `*_step`."""
+        """The shape of `getattr(module, f"{kind}_step")`, which refers to every attribute that matches `*_step`."""
         pattern = text_pattern(name)
         if isinstance(object_, ast.Name) and pattern not in ("", "*"):
             yield "(getattr "
@@ -157,7 +157,8 @@ class _Shape:
             yield from self._node(call, scope)
 
     def _scoped(self, node: ast.AST, scope: Scope | None) -> Pieces:
-        """What has names of its own. Decorators, defaults and bases belong to the scope around it."""
+        """The shape of a node with a scope of its own. Its decorators, defaults and bases belong to the surrounding
+        scope."""
         inner = _inner_scope(node, scope)
         yield f"({type(node).__name__}"
         for name, value in _fields(node):
@@ -172,7 +173,7 @@ class _Shape:
 
 
 def _is_local_annotation(node: ast.AST, scope: Scope | None) -> bool:
-    """`x: int = 1` inside of a function: never run."""
+    """Whether an annotation is inside a function, `x: int = 1`, where it never runs."""
     return isinstance(node, ast.AnnAssign) and scope is not None and not scope.is_class
 
 
@@ -205,7 +206,7 @@ def _name(name: str, attributes: tuple[str, ...], scope: Scope | None) -> Pieces
 
 
 def text_pattern(node: ast.expr) -> str:
-    """A constant text, or an f-string with `*` for what it inserts; empty for anything else."""
+    """A constant text, or an f-string with `*` in place of its values; empty for anything else."""
     if isinstance(node, ast.Constant):
         return node.value if isinstance(node.value, str) else ""
     if isinstance(node, ast.JoinedStr):

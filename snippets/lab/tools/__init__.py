@@ -12,9 +12,12 @@ page_rules.py   rules of pages that MkDocs does not check
 chapter_rules.py   the shape of a chapter: its guesses, what they veil, how sections end
 page_text.py    parses a page's Markdown for the rules
 prepare.py      prepare: the first step of make docs
-search.py       the search index, improved after a build of make docs
-set_aside.py    what pages hold back, moved into files of their own after a build of make docs
-trim_styles.py  the style of notebooks' pages, without what styles nothing there
+finish.py       finish: the last step of make docs, on the site that MkDocs built, with
+search.py         the search index, improved
+set_aside.py      content that pages hold back, moved into files
+trim_styles.py    style sheets without rules that style nothing
+check_site.py     the gate: links, fences, requests, scripts; built_page.py and policy.py read a page
+environment.py  whether this Python has what a target needs; the locks
 
 Imports every other room.
 """

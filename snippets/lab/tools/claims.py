@@ -7,6 +7,7 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 
 from kinetoscope.trace.text import printable
 from snippets.lab.finding.accepted import accept_statuses, accepted_statuses
@@ -46,11 +47,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def command(arguments: argparse.Namespace) -> int:
     """Print the ledger or accept it; with `--check`, return 1 if a verdict differs from the accepted verdict."""
     root = recordings_root()
-    look(root)
     devices = (known_device(root, arguments.device),) if arguments.device else all_devices(root)
     if arguments.json:
-        print(kept(("claims", *(device.name for device in devices)), lambda: _json(devices)))
-        keep()
+        print(claims_json(root, devices))
         if not arguments.check:
             return 0
     ledger = {device: list(judge_all(device)) for device in devices}
@@ -62,8 +61,16 @@ def command(arguments: argparse.Namespace) -> int:
     return _check(ledger) if arguments.check else 0
 
 
-def _json(devices: Sequence[Device]) -> str:
-    return json.dumps([verdict_data(verdict) for device in devices for verdict in judge_all(device)], indent=1)
+def claims_json(root: Path, devices: Sequence[Device]) -> str:
+    """Every claim with its verdict on each of these devices, as JSON; kept from one build to the next."""
+
+    def judged() -> str:
+        return json.dumps([verdict_data(verdict) for device in devices for verdict in judge_all(device)], indent=1)
+
+    look(root)
+    text = kept(("claims", *(device.name for device in devices)), judged)
+    keep()
+    return text
 
 
 def _print_lines(ledger: Mapping[Device, Sequence[Verdict]]) -> None:

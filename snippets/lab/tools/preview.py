@@ -36,6 +36,7 @@ from kinetoscope.terminal import CommandError
 from kinetoscope.trace.text import printable
 from snippets.lab.page.nav import chapters_in_nav
 from snippets.lab.recording.device import PROJECT, SAMPLE_DEVICE, recordings_root
+from snippets.lab.tools.finish import publish_all
 from snippets.lab.tools.page_text import pages
 from snippets.lab.tools.preview_errors import FenceErrors, describe_error, shorten
 from snippets.lab.tools.preview_server import PreviewServer, PrintableFormatter, is_plain
@@ -168,7 +169,7 @@ class Preview:
         build(config, serve_url=self.url, dirty=True)
         if (self.site / INDEX).exists():
             improve_index(self.site, chapters_in_nav(CONFIG.read_text(encoding="utf-8")))
-        publish_all(self.site)
+        publish_all(self.site, recordings_root())
 
     def _print_built(self, built: dict[Path, int], start: float) -> None:
         """Print the new pages and the time that they took."""
@@ -176,13 +177,6 @@ class Preview:
         self._outdated -= fresh
         names = ", ".join(sorted(f"{page.parent.relative_to(self.site)}/" for page in fresh)) if built else "all"
         print(f"{time.strftime('%H:%M:%S')} built in {time.perf_counter() - start:.1f} s: {names}", flush=True)
-
-
-def publish_all(site: Path) -> None:
-    """Files that chapters publish next to their pages: each `findings/publish.py` has a function of that name."""
-    for path in sorted(PROJECT.glob("snippets/*/findings/publish.py")):
-        module = importlib.import_module(".".join(path.relative_to(PROJECT).with_suffix("").parts))
-        module.publish(site, recordings_root())
 
 
 def attempt(action: Callable[[], None]) -> str:

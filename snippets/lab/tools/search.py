@@ -1,4 +1,4 @@
-"""The search index after a build: `make docs` runs `python -m snippets.lab.tools.search site`.
+"""The search index after a build.
 
 The theme indexes the content of a page, and of a notebook also its code and its buttons. Here notebooks keep their
 prose, and a chapter comes before other pages and long before its notebook. The `tags` at the top of a page, the words
@@ -10,14 +10,10 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Collection
 from html import unescape
 from pathlib import Path
 from typing import Any
-
-from snippets.lab.page.nav import chapters_in_nav
-from snippets.lab.recording.device import PROJECT
 
 INDEX = "search/search_index.json"
 NOTEBOOKS = "labs/"
@@ -68,8 +64,3 @@ def asked(text: str) -> list[str]:
     """The questions of a section's paragraphs that begin with *People ask:*, as plain text."""
     paragraphs = (" ".join(unescape(_ELEMENT.sub("", found)).split()) for found in _ASKED.findall(text))
     return [question for paragraph in paragraphs for question in re.findall(r"\S.*?\?(?=\s|$)", paragraph)]
-
-
-if __name__ == "__main__":
-    in_nav = chapters_in_nav((PROJECT / "mkdocs.yml").read_text(encoding="utf-8"))
-    print(f"search: {improve_index(Path(sys.argv[1]), in_nav)} sections")

@@ -1,4 +1,4 @@
-"""Move a page's later content into files: `make docs` runs `python -m snippets.lab.tools.set_aside site`.
+"""Move a page's later content into files after a build.
 
 Panels of other devices and the tables of timelines are the text of a `<noscript>` until a reader opens them: up to half
 of a page. After a build they move into a file next to it, `set_aside.html`, and a link stays. With scripts,
@@ -8,7 +8,6 @@ docs/assets/js/first.js puts the part in place; without scripts, the link leads 
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 
 FILE = "set_aside.html"
@@ -85,13 +84,7 @@ def _section(number: int, part: str, ids: set[str]) -> str:
     return f'<section id="part-{number}"><h2>{_name(part)}</h2><div>{content}</div></section>'
 
 
-def main(arguments: list[str]) -> int:
-    """Set aside the later content of a site's pages, and print its size."""
-    pages = sorted(Path(arguments[0]).rglob("index.html"))
-    counts = [set_aside(page) for page in pages]
-    print(f"set_aside: {sum(counts)} parts of {sum(map(bool, counts))} pages")
-    return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))
+def set_aside_all(site: Path) -> tuple[int, int]:
+    """Set aside the later content of a site's pages; how many parts, and of how many pages."""
+    counts = [set_aside(page) for page in sorted(site.rglob("index.html"))]
+    return sum(counts), sum(map(bool, counts))

@@ -1,4 +1,4 @@
-"""Style sheets without what styles nothing: `make docs` runs `python -m snippets.lab.tools.trim_styles site`.
+"""Leave out of style sheets what styles nothing, after a build.
 
 Each page of a notebook has all of JupyterLab's style, half a megabyte. Rules about classes that the page does not have
 go, and custom properties that nothing reads. Our own sheets, which every page loads, lose their comments: a quarter of
@@ -8,7 +8,6 @@ their compressed size.
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 
 LEAST_LETTERS = 100_000
@@ -60,16 +59,10 @@ def without_comments(css: str) -> str:
     return _COMMENT_OR_STRING.sub(lambda match: "" if match[1] else match[0], css)
 
 
-def main(arguments: list[str]) -> int:
-    """Trim the pages of a site and our own style sheets, and print how much the first saved."""
-    site = Path(arguments[0])
+def trim_styles(site: Path) -> tuple[int, int]:
+    """Trim the pages of a site and our own style sheets; the letters saved in pages, and in how many."""
     for path in (site / "assets" / "css").glob("*.css"):
         path.write_text(without_comments(path.read_text(encoding="utf-8")), encoding="utf-8")
     styles = "".join(path.read_text(encoding="utf-8") for path in sorted(site.rglob("*.css")))
     saved = [trim_page(page, styles) for page in sorted(site.rglob("*.html"))]
-    print(f"trim_styles: {sum(saved):,} letters of {sum(map(bool, saved))} pages")
-    return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))
+    return sum(saved), sum(map(bool, saved))

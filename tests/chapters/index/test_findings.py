@@ -10,10 +10,10 @@ import pytest
 
 from kinetoscope.diagnosis.symptoms import symptoms
 from snippets.index.findings.card import COLORS, HEIGHT, WIDTH, card_png
-from snippets.index.findings.publish import BOOK as NAME
-from snippets.index.findings.publish import CARD, SHEET, publish
 from snippets.index.findings.symptoms import PICTURES, see
 from snippets.index.findings.waits import ONE, ONE_TIMED, passes, who_waits
+from snippets.index.publish import BOOK as NAME
+from snippets.index.publish import CARD, SHEET, publish
 from snippets.lab.experiment import find
 from snippets.lab.finding import Device, NotRecorded
 from snippets.lab.finding.device import all_devices

@@ -13,7 +13,8 @@ from snippets.lab.finding import Device, NotRecorded, TraceError
 from snippets.lab.finding.book import figure
 from snippets.lab.finding.device import all_devices
 from snippets.your_trace.findings import ceilings, compared, examples, finding, rules, traced_busy, traced_step
-from snippets.your_trace.reports import EXAMPLES, write_reports
+from snippets.your_trace.publish import publish
+from snippets.your_trace.reports import EXAMPLES
 from tests.lab.samples import BOOK, Markup, sample, save_all
 
 FAULTS = {
@@ -32,7 +33,7 @@ def test_the_examples_teach_three_faults() -> None:
 
 @pytest.mark.parametrize("device", DEVICES, ids=lambda device: device.name)
 def test_every_example_has_a_report_where_the_page_links_to(device: Device, tmp_path: Path) -> None:
-    written = {path.relative_to(tmp_path).as_posix() for path in write_reports(tmp_path, BOOK.root)}
+    written = {path.relative_to(tmp_path).as_posix() for path in publish(tmp_path, BOOK.root)}
     links = re.findall(r'href="\.\./(reports/[^"]+)"', examples(device))
     assert len(links) == len(EXAMPLES)
     assert written >= set(links)
@@ -40,7 +41,7 @@ def test_every_example_has_a_report_where_the_page_links_to(device: Device, tmp_
 
 
 def test_a_report_names_its_trace_and_links_to_the_book(tmp_path: Path) -> None:
-    write_reports(tmp_path, BOOK.root)
+    publish(tmp_path, BOOK.root)
     html = (tmp_path / f"reports/{BOOK.name}/matmul_add-item_4096.html").read_text(encoding="utf-8")
     name = f"docs/recordings/{BOOK.name}/matmul_add/item_4096.trace.json.gz"
     assert f"<h1>{name}</h1>" in html
@@ -51,7 +52,7 @@ def test_a_report_names_its_trace_and_links_to_the_book(tmp_path: Path) -> None:
 
 def test_what_is_not_recorded_has_no_report(tmp_path: Path) -> None:
     device = save_all(tmp_path / "recordings", sample("mlp/eager"))
-    written = write_reports(tmp_path / "site", device.root)
+    written = publish(tmp_path / "site", device.root)
     assert [path.name for path in written] == ["mlp-eager.html"]
     with pytest.raises(NotRecorded, match="make record CHAPTER=matmul_add"):
         examples(device)

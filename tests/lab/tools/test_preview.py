@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from snippets.lab.tools.preview import publish_all
+from snippets.lab.tools.finish import publish_all
+from tests.lab.samples import BOOK
 
 
 def test_the_sheet_that_the_home_page_links_to_is_there(tmp_path: Path) -> None:
-    publish_all(tmp_path)
+    publish_all(tmp_path, BOOK.root)
     assert (tmp_path / "what_do_you_see.svg").read_text(encoding="utf-8").startswith("<svg")

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from kinetoscope.html import hold_back
-from snippets.lab.tools.set_aside import FILE, LEAST_LETTERS, main, set_aside
+from snippets.lab.tools.set_aside import FILE, LEAST_LETTERS, set_aside, set_aside_all
 
 POLICY = """<meta http-equiv="Content-Security-Policy" content="default-src 'none'">"""
 STYLE = '<link rel="stylesheet" href="../assets/css/book.css">'
@@ -51,7 +51,7 @@ def test_every_page_of_a_site_once(tmp_path: Path) -> None:
     for name in ("mlp", "linear"):
         (tmp_path / name).mkdir()
         page(tmp_path / name, hold_back(PANEL))
-    assert main([str(tmp_path)]) == 0
+    assert set_aside_all(tmp_path) == (2, 2)
     assert sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob(FILE)) == [
         f"linear/{FILE}",
         f"mlp/{FILE}",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from snippets.lab.tools.trim_styles import LEAST_LETTERS, main, trim_css
+from snippets.lab.tools.trim_styles import LEAST_LETTERS, trim_css, trim_styles
 
 
 @pytest.mark.parametrize(
@@ -39,6 +39,6 @@ def test_a_site(tmp_path: Path) -> None:
     for path in (own, theme):
         path.parent.mkdir(parents=True)
         path.write_text("a{b:c}/* why\nso */")
-    assert main([str(tmp_path)]) == 0
+    assert trim_styles(tmp_path) == (len(unused), 1)
     assert page.read_text() == '<style>.jp-Other{a:b}</style><style>.jp-Cell{c:d}</style><p class="jp-Cell">x</p>'
     assert (own.read_text(), theme.read_text()) == ("a{b:c}", "a{b:c}/* why\nso */")

@@ -160,13 +160,3 @@ def test_an_event_without_a_usable_start_is_said_to_be_left_out() -> None:
         content = trace_bytes(kernel("k", 1, 123.5, 5), kernel("k", 2, 0, 5))
         trace = read_trace(content.replace(b"123.5", start.encode()))
         assert (len(trace.activities), trace.unreadable) == (1, 1), start
-
-
-@given(st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(), st.lists, max_leaves=5))
-def test_any_value_as_an_argument(value: Any) -> None:
-    """Also NaN, which is no JSON but is written by many."""
-    event = kernel("k", 1, 0, 5, device=value, stream=value, correlation2=value, **{"shared memory": value})
-    try:
-        assert len(read_trace(trace_bytes(event)).activities) == 1
-    except TraceError as error:
-        pytest.fail(str(error))

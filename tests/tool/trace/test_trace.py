@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import gzip
 import json
-import random
 from pathlib import Path
 from typing import Any
 
@@ -183,13 +182,6 @@ class TestWhatTiesThemTogether:
         first, second = read(op("a", 0, 1), op("a", 0, 1)).cpu_ops
         assert first != second
         assert {first: 1, second: 2}[first] == 1
-
-    def test_order_of_events_does_not_matter(self) -> None:
-        events = two_steps()
-        expected = as_data(read(*events))
-        for seed in range(5):
-            random.Random(seed).shuffle(events)
-            assert as_data(read(*events)) == expected
 
     def test_op_by_launch_when_no_external_id_leads_to_one(self) -> None:
         trace = read(

@@ -1,7 +1,7 @@
 """Is this Python's environment one in which the book can be built? And: the locks, from what uv resolved.
 
-    python -m tests.environment docs test                complain about what is missing or out of range, by name
-    python -m tests.environment --lock ALL TOOLS         the locks, from two files that `make lock` had resolved
+    python -m snippets.lab.tools.environment docs test           complain about what is missing or out of range, by name
+    python -m snippets.lab.tools.environment --lock ALL TOOLS    the locks, from two files that `make lock` had resolved
 
 Leaf: the standard library only, so that it can speak where nothing is installed.
 """
@@ -14,7 +14,7 @@ from importlib import metadata
 from pathlib import Path
 
 OLDEST_PYTHON = (3, 11)
-PYPROJECT = Path(__file__).resolve().parents[1] / "pyproject.toml"
+PYPROJECT = Path(__file__).resolve().parents[3] / "pyproject.toml"
 
 LOCKS = {  # file -> what it is
     "requirements.lock": """\
@@ -24,7 +24,8 @@ LOCKS = {  # file -> what it is
 """,
     "requirements-cpu.lock": """\
 # torch for the CPU alone, which PyTorch publishes in an index of its own: `make setup` installs it where pip is set up
-# to find it. Made by `make lock` from TORCH_CPU in tests/environment.py; do not edit.
+# to find it. Made by `make lock` from TORCH_CPU in snippets/lab/tools/environment.py; do not
+# edit.
 """,
     "requirements-cuda.lock": """\
 # torch with CUDA (on macOS without) and what only that build needs: `make setup` installs these where pip does not find
@@ -114,7 +115,9 @@ def torch_for_cpu(version: str) -> str:
     wheels = [line.split() for line in TORCH_CPU.splitlines()]
     found = [digest for build, _, _, digest in wheels if build == f"{version}+cpu"]
     if not found:
-        raise SystemExit(f"no hashes of torch {version} for the CPU: add them to TORCH_CPU in tests/environment.py")
+        raise SystemExit(
+            f"no hashes of torch {version} for the CPU: add them to TORCH_CPU in snippets/lab/tools/environment.py"
+        )
     return " \\\n    ".join([f"torch=={version}+cpu", *(f"--hash=sha256:{digest}" for digest in sorted(found))]) + "\n"
 
 

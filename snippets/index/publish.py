@@ -1,11 +1,10 @@
-"""Publish files next to the home page: `make docs` runs `python -m snippets.index.findings.publish site`.
+"""Publish files next to the home page: the printable sheet, and the picture of a shared link.
 
 The printable sheet is text of the rules; the picture of a shared link needs the recording of the MLP.
 """
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 from snippets.index.findings.card import card_png
@@ -14,7 +13,7 @@ from snippets.lab.finding import NotRecorded
 from snippets.lab.finding.device import Device
 from snippets.lab.page.kept import keep, kept, look
 from snippets.lab.page.symptoms import title_of_section
-from snippets.lab.recording.device import default_device, recordings_root
+from snippets.lab.recording.device import default_device
 
 BOOK = "Profiling PyTorch"
 SHEET, CARD = "what_do_you_see.svg", "assets/card.png"
@@ -34,7 +33,3 @@ def publish(site: Path, root: Path) -> list[Path]:
     card.parent.mkdir(exist_ok=True)
     card.write_bytes(bytes.fromhex(picture))
     return [sheet, card]
-
-
-if __name__ == "__main__":
-    print(*publish(Path(sys.argv[1]), recordings_root()))
