@@ -9,7 +9,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Literal
 
-from playwright.sync_api import ConsoleMessage, Page, Request, Response, ViewportSize
+from playwright.sync_api import ConsoleMessage, FloatRect, Locator, Page, Request, Response, ViewportSize
 
 AXE = files("axe_playwright_python").joinpath("axe.min.js").read_text(encoding="utf-8")
 INSPECT = Path(__file__).with_name("inspect.js").read_text(encoding="utf-8")
@@ -18,6 +18,13 @@ COLOR_RULES = ("color-contrast", "link-in-text-block")
 Scheme = Literal["light", "dark"]
 PATIENCE_MS = 30_000
 """For what takes milliseconds on a machine that has nothing else to do."""
+
+
+def box_of(seen: Locator) -> FloatRect:
+    """Where something is in the window."""
+    box = seen.bounding_box()
+    assert box is not None
+    return box
 
 
 @dataclass(frozen=True)

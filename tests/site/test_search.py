@@ -21,6 +21,7 @@ FIRST = {
     "memory": "training_memory_peak",
     "occupancy": "glossary",
     "nvjet": "kernel_names",
+    "triton_poi_fused__unsafe_view_gelu_mul_0": "mlp",
     "roofline": "linear",
     "cuda graph": "regimes",
     "perfetto": "reading_a_trace",
