@@ -21,11 +21,13 @@ window.inspect = {
     const seen = (selector) => [...document.querySelectorAll(selector)].filter((element) => element.checkVisibility());
     if (!document.querySelector(".md-content")) return []; // a report's tables scroll
     const name = (element) => element.closest("[data-fence]")?.dataset.fence ?? element.textContent.slice(0, 40);
-    return [
-      ...seen(".lab-table").flatMap((frame) => this.cutCells(frame).map((text) => `${name(frame)}: ${text}`)),
-      ...seen(".md-content .highlight > pre > code").flatMap((code) => this.cutCode(code)),
-      ...seen("figure.chart svg").flatMap((svg) => this.badLabels(svg).map((text) => `${name(svg)}: ${text}`)),
+    const judges = [
+      [".lab-table", this.cutCells],
+      [".md-content .highlight > pre > code", this.cutCode],
+      ["figure.chart svg", this.badLabels],
     ];
+    const judged = ([selector, judge]) => seen(selector).flatMap((one) => judge(one).map((text) => `${name(one)}: ${text}`));
+    return judges.flatMap(judged);
   },
 
   cutCells(frame) {
@@ -48,14 +50,10 @@ window.inspect = {
   },
 
   cutCode(code) {
-    const text = code.textContent.slice(0, 40);
     const { right } = code.getBoundingClientRect();
     const button = code.parentElement.querySelector(".md-code__nav")?.getBoundingClientRect();
     const covered = button && button.left < right - parseFloat(getComputedStyle(code).paddingRight) - 1;
-    return [
-      ...(code.scrollWidth > code.clientWidth + 1 ? [`code cut: ${text}`] : []),
-      ...(covered ? [`a button over code: ${text}`] : []),
-    ];
+    return [...(code.scrollWidth > code.clientWidth + 1 ? ["code cut"] : []), ...(covered ? ["a button over code"] : [])];
   },
 
   badLabels(svg) {
