@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -463,7 +464,9 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_a_step_of_5000_kernels_opens_in_two_seconds(browser: Browser, large: Path, weights: list[str]) -> None:
+def test_a_step_of_5000_kernels_opens_in_two_seconds(
+    browser: Browser, large: Path, weigh: Callable[[str], None]
+) -> None:
     """Of the page's own thread: whatever else this machine does meanwhile."""
     page = browser.new_page(viewport={"width": 1280, "height": 900})
     session = page.context.new_cdp_session(page)
@@ -478,7 +481,7 @@ def test_a_step_of_5000_kernels_opens_in_two_seconds(browser: Browser, large: Pa
     page.goto(large.as_uri(), wait_until="load")
     opened_ms = worked_ms()
     elements = page.evaluate("() => document.querySelectorAll('*').length")
-    weights.append(f"a step of 5,000 kernels: {opened_ms:.0f} ms of CPU until drawn, {elements:,} elements")
+    weigh(f"a step of 5,000 kernels: {opened_ms:.0f} ms of CPU until drawn, {elements:,} elements")
     assert opened_ms < 2_000
     assert elements < 3_000
     expect(page.locator(".lab-note")).to_contain_text("slices too short to see are drawn as")
