@@ -105,14 +105,13 @@ window.inspect = {
 
   /**
    * Begins to run axe-core, after having returned, since it does not pause; `axeDone` waits for it.
-   * allowed: pairs of a rule and a selector. rules: none for all. judged: looks whose colors need not be judged again.
+   * rules: none for all. judged: looks whose colors need not be judged again.
    */
-  startAxe(allowed, rules, judged) {
-    this.axe = new Promise((resolve) => setTimeout(resolve)).then(() => this.runAxe(allowed, rules, new Set(judged)));
+  startAxe(rules, judged) {
+    this.axe = new Promise((resolve) => setTimeout(resolve)).then(() => this.runAxe(rules, new Set(judged)));
   },
 
-  async runAxe(allowed, rules, judged) {
-    const excused = (rule, node) => allowed.some(([of, selector]) => of === rule && node.element.matches(selector));
+  async runAxe(rules, judged) {
     const why = ({ any, all, none }) => [...any, ...all, ...none].map((check) => check.message).join("; ");
     const looks = this.looks();
     const selectors = { "color-contrast": "look", "link-in-text-block": "link" };
@@ -124,10 +123,10 @@ window.inspect = {
     }
     axe.configure({ rules: Object.entries(selectors).map(([id, mark]) => ({ id, selector: `[data-${mark}]` })) });
     const only = rules.length ? { runOnly: rules } : {};
-    const { violations } = await axe.run(document, { resultTypes: ["violations"], elementRef: true, ...only });
+    const { violations } = await axe.run(document, { resultTypes: ["violations"], ...only });
     const found = new Map();
     for (const { id, help, nodes } of violations) {
-      for (const node of nodes.filter((node) => !excused(id, node))) {
+      for (const node of nodes) {
         const problem = `${id}: ${help}. ${why(node)}`;
         const place = node.target.join(" ").replaceAll(/\[data-(?:look|link)=""\]/g, "");
         found.set(problem, [...(found.get(problem) ?? []), place]);
