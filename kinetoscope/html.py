@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 from html import escape
 
 from kinetoscope.cells import Cell as Cell
@@ -13,6 +14,15 @@ from kinetoscope.cells import frame_class, is_wordy, plain_text
 from kinetoscope.trace.text import shortened
 
 _CODE = re.compile(r"`([^`\n]{1,200})`")
+
+
+@dataclass(frozen=True)
+class Part:
+    """A section of a report."""
+
+    heading: str
+    """Plain text."""
+    html: Html
 
 
 def table(

@@ -11,11 +11,12 @@ import io
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, TextIO
 
+from kinetoscope.files import write_whole
 from kinetoscope.trace.text import printable, shortened
 
 if TYPE_CHECKING:
@@ -71,6 +72,18 @@ class Parser(argparse.ArgumentParser):
         print(self.format_help(), end="", file=file or sys.stdout)
 
 
+def positive(what: str) -> Callable[[str], float]:
+    """The type of an argument that is a positive number of `what`."""
+
+    def parse(text: str) -> float:
+        with suppress(ValueError):
+            if float(text) > 0:  # not nan either
+                return float(text)
+        raise argparse.ArgumentTypeError(f"must be a positive number of {what}, not {text!r}")
+
+    return parse
+
+
 def split_debug(arguments: Sequence[str]) -> tuple[list[str], bool]:
     """The arguments without `--debug`, and whether it was among them; after `--` it is a name like any other."""
     end = arguments.index("--") if "--" in arguments else len(arguments)
@@ -111,6 +124,18 @@ def describe_os_error(error: OSError) -> str:
     reason = error.strerror or str(error) or type(error).__name__
     cure = _CURES.get(error.errno or 0, f"run the command again, with {DEBUG} to see where")
     return f"{where}: {reason}; {cure}" if where else f"{reason}; {cure}"
+
+
+def write_output(path: Path, content: bytes) -> None:
+    """Replace a file, or write into a pipe or device. Raises `CommandError`; a full disk leaves the old file."""
+    try:
+        if path.exists() and not path.is_file():
+            path.write_bytes(content)
+        else:
+            write_whole(path.resolve(), content)  # of a link, the file that it leads to
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise CommandError(f"cannot write {path} ({reason}); choose another file with -o") from error
 
 
 def flush_or_discard() -> None:
