@@ -32,15 +32,10 @@ def test_the_switch_works_by_pointer_and_keyboard_with_and_without_script(opened
     half(page, "many")
 
 
-def test_paper_shows_both_sides(opened: Opened) -> None:
+def test_paper_shows_both_sides_in_a_panel_as_high_as_its_content(opened: Opened) -> None:
     page = opened("").page
     page.emulate_media(media="print")
     expect(page.locator(".waits-half").filter(visible=True)).to_have_count(2)
-
-
-def test_on_paper_a_panel_is_as_high_as_its_content(opened: Opened) -> None:
-    page = opened("").page
-    page.emulate_media(media="print")
     content, whole = (box_of(page.locator(part).first) for part in (".waits", ".tabbed-block"))
     assert whole["height"] < content["height"] + 60
 
