@@ -154,8 +154,8 @@ def test_the_card_has_its_size_and_colors() -> None:
     png = card_png(BOOK, NAME)
     assert png.startswith(b"\x89PNG")
     assert struct.unpack(">II", png[16:24]) == (WIDTH, HEIGHT)
-    css = (PROJECT / "docs/assets/css/colors.css").read_text(encoding="utf-8")
-    on_paper = dict(re.findall(r"--([\w-]+): (#\w+);", css.partition("@media")[0]))
+    css = (PROJECT / "docs/assets/css/drawing.css").read_text(encoding="utf-8")
+    on_paper = dict(re.findall(r"--([\w-]+): light-dark\((#\w+)", css))
     assert {kind: (on_paper[f"{kind}-kind"], on_paper[f"{kind}-edge"]) for kind in COLORS} == COLORS
 
 
