@@ -18,8 +18,7 @@ from tests.second_device import NAME as OTHER
 from tests.site.conftest import Opened
 from tests.site.looking import box_of
 from tests.site.serving import ROOT, Site
-from tests.tool.events import kernel as kernel_event
-from tests.tool.events import launch, op, step, trace_bytes
+from tests.tool.events import kernel as kernel_event, launch, op, step, trace_bytes
 
 ON_GPU = ("gemm", "pointwise", "fill")
 TOO_LONG = """(drawing) => [...drawing.querySelectorAll("rect[data-said]")].flatMap((slice) => {

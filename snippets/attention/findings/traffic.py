@@ -12,8 +12,7 @@ from snippets.attention.findings.variants import ONE_KERNEL, VARIANTS, count_and
 from snippets.lab.finding import Device, Figure, Measure, Run, Source
 from snippets.lab.finding.claim import at_least, at_most, between, claim, equals, matches
 from snippets.lab.finding.measure import derived, largest, paired_ratio, unpaired_ratio
-from snippets.lab.page import RooflinePoint, bytes_moved, diff_table, roofline_of
-from snippets.lab.page import show as show
+from snippets.lab.page import RooflinePoint, bytes_moved, diff_table, roofline_of, show as show
 from snippets.lab.recording.ceilings import COPY, LARGE_MATMUL
 from snippets.lab.recording.schema import RecordingError
 

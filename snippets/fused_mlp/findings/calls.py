@@ -12,8 +12,7 @@ from snippets.fused_mlp.findings.shapes import WIDE, over, row_run, shape_name, 
 from snippets.lab.finding import Device, Figure, Measure, NotTimed
 from snippets.lab.finding.claim import at_most, claim, equals
 from snippets.lab.finding.measure import derived, largest, ratio_of_kinds, ratio_of_pairs, unpaired_ratio
-from snippets.lab.page import figure_cell, race_table
-from snippets.lab.page import show as show
+from snippets.lab.page import figure_cell, race_table, show as show
 from snippets.lab.recording.schema import Timing
 
 EAGER, EMPTY, BY_TRITON = "eager", "an empty custom operator", "both launches by Triton"

@@ -11,8 +11,7 @@ from snippets.fused_mlp.findings.traffic import BF16_BYTES
 from snippets.lab.finding import Device, Figure, Measure, NotTimed, format_value
 from snippets.lab.finding.claim import at_most, claim
 from snippets.lab.finding.measure import largest, ratio_of_pairs, unpaired_ratio
-from snippets.lab.page import figure_cell, timing_bars
-from snippets.lab.page import show as show
+from snippets.lab.page import figure_cell, show as show, timing_bars
 from snippets.lab.recording.ceilings import COPY
 from snippets.lab.recording.schema import Timing
 

@@ -10,8 +10,7 @@ from snippets.lab.finding import Device, Figure, Measure, Run, share_of_ceiling,
 from snippets.lab.finding.claim import at_least, at_most, between, claim, equals
 from snippets.lab.finding.measure import paired_ratio, percent
 from snippets.lab.finding.quantities import quantity
-from snippets.lab.page import Columns, figure_cell, variants_table
-from snippets.lab.page import show as show
+from snippets.lab.page import Columns, figure_cell, show as show, variants_table
 from snippets.lab.recording.ceilings import LARGE_MATMUL
 
 HALVES = {

@@ -8,8 +8,7 @@ from snippets.fused_mlp.findings.probes import on_hopper, probe_ratio, probe_tim
 from snippets.lab.finding import Device, Figure, Measure, format_value
 from snippets.lab.finding.claim import at_least, at_most, between, claim
 from snippets.lab.finding.measure import smallest
-from snippets.lab.page import figure_cell
-from snippets.lab.page import show as show
+from snippets.lab.page import figure_cell, show as show
 
 STEPS = {
     "gate_up": {

@@ -1,7 +1,5 @@
 """The home page: one pass at two sizes, the tree with its pictures, the sheet and the card of a shared link."""
 
-from __future__ import annotations
-
 import re
 import struct
 from pathlib import Path
@@ -13,8 +11,7 @@ from snippets.index.findings.card import COLORS, HEIGHT, WIDTH, card_png
 from snippets.index.findings.cards import title_of_section
 from snippets.index.findings.symptoms import PICTURES, see
 from snippets.index.findings.waits import ONE, ONE_TIMED, passes, who_waits
-from snippets.index.publish import BOOK as NAME
-from snippets.index.publish import CARD, SHEET, publish
+from snippets.index.publish import BOOK as NAME, CARD, SHEET, publish
 from snippets.lab.experiment import find
 from snippets.lab.finding import Device, NotRecorded
 from snippets.lab.finding.device import all_devices

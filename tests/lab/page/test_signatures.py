@@ -8,8 +8,7 @@ from pathlib import Path
 
 import snippets.lab.page as page_room
 from snippets.lab.finding.device import Device
-from snippets.lab.page import __all__ as offered
-from snippets.lab.page import finding_functions, page_functions
+from snippets.lab.page import __all__ as offered, finding_functions, page_functions
 from tests.lab.samples import Markup
 
 
