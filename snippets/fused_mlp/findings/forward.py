@@ -8,7 +8,8 @@ from kinetoscope.trace.events import Step
 from kinetoscope.trace.queries import op_name
 from snippets.fused_mlp.findings.traffic import BF16_BYTES, POINTWISE
 from snippets.lab.finding import Device, Figure, Measure, format_value
-from snippets.lab.finding.claim import at_least, at_most, claim, equals
+from snippets.lab.finding.band import at_least, at_most, equals
+from snippets.lab.finding.claim import claim
 from snippets.lab.finding.measure import (
     listed,
     paired_ratio,

@@ -22,7 +22,7 @@ from snippets.lab.finding import (
     format_value,
     matches,
 )
-from snippets.lab.finding.claim import at_least, at_most
+from snippets.lab.finding.band import at_least, at_most
 from snippets.lab.finding.measure import largest, ratio_of_pairs
 from snippets.lab.page import figure_cell
 from snippets.lab.page import show as show
