@@ -19,7 +19,6 @@ ledger.py       every claim on every device
 glossary.py     the book's terms
 fences.py       executed fences
 kept.py         HTML kept from one build to the next
-symptoms.py     the tree from what a trace shows to its cause, as cards
 nav.py          the chapters in the order of mkdocs.yml
 last.py         a Markdown extension for the last changes to a page's HTML
 

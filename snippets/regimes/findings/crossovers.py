@@ -39,9 +39,7 @@ def overhead_until(run: Run) -> Figure:
     give the spread, where the GPU crosses both.
     """
     sizes, cpu, gpu = list(points(run)), medians(run, "enqueue"), medians(run)
-    middle, *ends = (
-        crossing(sizes, [us] * len(sizes), gpu) for us in (statistics.median(cpu), min(cpu), max(cpu))
-    )
+    middle, *ends = (crossing(sizes, [us] * len(sizes), gpu) for us in (statistics.median(cpu), min(cpu), max(cpu)))
     low, high = ends
     spread = None if low is None or high is None else (low, high)
     return replace(_size(run, middle, "the GPU overtakes the CPU"), spread=spread)

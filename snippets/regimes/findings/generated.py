@@ -210,7 +210,5 @@ FIGURES: Mapping[str, Measure] = {
     "tuned_enqueue": lambda device: over(device, STACK, TUNED, "default", "enqueue"),
     "tuned_without_graphs_over_replay": tuned_over_replay,
     "tuned_with_graphs_over_replay": lambda device: tuned_over_replay(device, "max-autotune"),
-    "candidates": lambda device: Figure(
-        len(tuned(device, STACK)[0]["ms"]), origin=device[run_id(STACK)].origin
-    ),
+    "candidates": lambda device: Figure(len(tuned(device, STACK)[0]["ms"]), origin=device[run_id(STACK)].origin),
 }

@@ -142,9 +142,7 @@ def nothing_to_fuse(device: Device) -> Figure:
 def one_call(device: Device) -> Figure:
     """As a CUDA graph, by hand or by reduce-overhead, all blocks take three launches at most."""
     counts = [launches(device, variant, "small") for variant in ("graphed", "reduce_overhead")]
-    return derived(
-        max(count.number for count in counts), *counts, display=" and ".join(count.text for count in counts)
-    )
+    return derived(max(count.number for count in counts), *counts, display=" and ".join(count.text for count in counts))
 
 
 @claim("RG18", between(60, 70), source=Source(ARTICLE, "cut GPU kernel launch overhead by 60–70 %", ""))

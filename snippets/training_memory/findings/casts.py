@@ -223,7 +223,8 @@ def casts_table(device: Device, *variants: str) -> Html:
     """Kernels that only convert, eager and compiled: how many, and how long."""
     rows: list[list[Cell]] = []
     found = {variant: casts(run, run.step) for variant in variants for run in [run_of(device, variant)]}
-    for name, keep in {**ROWS, "together": lambda cast: True}.items():
+    together: Mapping[str, Callable[[Cast], bool]] = {"together": lambda cast: True}
+    for name, keep in {**ROWS, **together}.items():
         cells: list[Cell] = [name]
         for variant in variants:
             kept = [cast.activity for cast in found[variant] if keep(cast)]

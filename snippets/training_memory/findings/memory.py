@@ -5,12 +5,12 @@ from __future__ import annotations
 from kinetoscope.html import Cell, Html, table
 from kinetoscope.trace.units import format_value
 from snippets.lab.charts.bar_charts import stacked_bars
-from snippets.lab.charts.memory import HELD
-from snippets.lab.charts.memory import NAMES as KINDS
-from snippets.lab.charts.memory_charts import memory_timeline
 from snippets.lab.finding import Device, Figure, NotTimed, Source, at_least, at_most, between, claim, equals
 from snippets.lab.page import show as show
 from snippets.training_memory.findings.allocator import ARTICLE
+from snippets.training_memory.findings.charts import memory_timeline
+from snippets.training_memory.findings.drawn import HELD
+from snippets.training_memory.findings.drawn import NAMES as KINDS
 from snippets.training_memory.findings.held import (
     NAMES,
     PHASES,

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from snippets.attention import model
-from snippets.attention.experiments import attention
+from snippets.attention.experiments.steps import attention
 
 ON_CPU = ("naive", "in_place", "math", "flash", "auto")
 COMPILED = ("compiled", "flex")

@@ -10,6 +10,7 @@ import pytest
 
 from kinetoscope.diagnosis.symptoms import symptoms
 from snippets.index.findings.card import COLORS, HEIGHT, WIDTH, card_png
+from snippets.index.findings.cards import title_of_section
 from snippets.index.findings.symptoms import PICTURES, see
 from snippets.index.findings.waits import ONE, ONE_TIMED, passes, who_waits
 from snippets.index.publish import BOOK as NAME
@@ -17,7 +18,6 @@ from snippets.index.publish import CARD, SHEET, publish
 from snippets.lab.experiment import find
 from snippets.lab.finding import Device, NotRecorded
 from snippets.lab.finding.device import all_devices
-from snippets.lab.page.symptoms import title_of_section
 from snippets.lab.recording.device import PROJECT
 from snippets.lab.recording.schema import Point
 from tests.book.test_docs import CONFIG

@@ -9,7 +9,7 @@ import msgspec
 
 from snippets.lab.experiment import Parameters
 from snippets.lab.recording.schema import Timing
-from snippets.regimes.growth import TOKENS
+from snippets.regimes.experiments.growth import TOKENS
 from tests.chapters.regimes.compiling_samples import compiling_recordings
 from tests.lab.sample_recordings import SPREAD, Sample, sample_of
 from tests.lab.samples import Operator

@@ -6,10 +6,11 @@ import pytest
 import torch
 
 from snippets.lab.experiment import NeedsGpu
-from snippets.regimes.compiling import stack_of
+from snippets.regimes.experiments.caching import rounds_of
+from snippets.regimes.experiments.fusing import layer, written_out
+from snippets.regimes.experiments.layer import layer_subjects, layer_work
+from snippets.regimes.experiments.modules import stack_of
 from snippets.regimes.findings.fusing import has_bias
-from snippets.regimes.fusing import layer, rounds_of, written_out
-from snippets.regimes.layer import layer_subjects, layer_work
 
 
 @pytest.mark.parametrize("variant", ["linear", "eager"])

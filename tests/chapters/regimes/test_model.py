@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from snippets.lab.experiment import NeedsGpu
+from snippets.regimes.experiments.subjects import geglu, gelu, gelu_work, stack, stack_step, stack_work
 from snippets.regimes.model import Stack, stack_reference
-from snippets.regimes.subjects import geglu, gelu, gelu_work, stack, stack_step, stack_work
 
 
 @pytest.mark.parametrize("blocks", [1, 3])

@@ -13,9 +13,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from snippets.lab.finding import Device
 from snippets.lab.finding.book import judge
+from snippets.training_memory.experiments.phases import recomputing
 from snippets.training_memory.findings import keeping, steps
 from snippets.training_memory.model import make_model
-from snippets.training_memory.phases import recomputing
 from tests.chapters.training_memory.samples import recordings
 from tests.chapters.training_memory.steps import F32, NARROW, NORM, SUM, Op, Phases, matmul, pointwise, trace
 from tests.lab.sample_recordings import save_samples

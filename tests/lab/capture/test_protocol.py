@@ -31,7 +31,7 @@ PINNED = {
     "capture/supervisor.py": "440f10e300df5b22",
     "capture/timing.py": "f59b096a837d25d2",
     "capture/worker.py": "0bc0ba26c133fc7c",
-    "experiment.py": "b06c0b02df098935",
+    "experiment": "285bbace2fab2cf5",
 }
 CURE = (
     "snippets/lab/{name} changed. If what is measured changed, raise PROTOCOL in "
@@ -42,11 +42,12 @@ CURE = (
 
 
 def measuring_code(lab: Path) -> dict[str, str]:
-    """The files of the capture room, and what experiment.py has of the subjects that are measured."""
+    """The files of the capture room, and what the room experiment has of the subjects that are measured."""
     code = {f"capture/{path.name}": path.read_text("utf-8") for path in sorted((lab / "capture").glob("*.py"))}
-    source = (lab / "experiment.py").read_text("utf-8")
-    nodes = {node.name: node for node in ast.parse(source).body if isinstance(node, ast.ClassDef | ast.FunctionDef)}
-    code["experiment.py"] = "\n".join(ast.unparse(nodes[name]) for name in MEASURED_OF_EXPERIMENT)
+    trees = [ast.parse(path.read_text("utf-8")) for path in (lab / "experiment").glob("*.py")]
+    definitions = [node for tree in trees for node in tree.body if isinstance(node, ast.ClassDef | ast.FunctionDef)]
+    nodes = {node.name: node for node in definitions}
+    code["experiment"] = "\n".join(ast.unparse(nodes[name]) for name in MEASURED_OF_EXPERIMENT)
     return code
 
 
