@@ -16,7 +16,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, TextIO
 
-from kinetoscope.files import write_whole
 from kinetoscope.trace.text import printable, shortened
 
 if TYPE_CHECKING:
@@ -124,18 +123,6 @@ def describe_os_error(error: OSError) -> str:
     reason = error.strerror or str(error) or type(error).__name__
     cure = _CURES.get(error.errno or 0, f"run the command again, with {DEBUG} to see where")
     return f"{where}: {reason}; {cure}" if where else f"{reason}; {cure}"
-
-
-def write_output(path: Path, content: bytes) -> None:
-    """Replace a file, or write into a pipe or device. Raises `CommandError`; a full disk leaves the old file."""
-    try:
-        if path.exists() and not path.is_file():
-            path.write_bytes(content)
-        else:
-            write_whole(path.resolve(), content)  # of a link, the file that it leads to
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise CommandError(f"cannot write {path} ({reason}); choose another file with -o") from error
 
 
 def flush_or_discard() -> None:

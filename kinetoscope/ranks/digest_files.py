@@ -8,9 +8,9 @@ from pathlib import Path
 
 import msgspec
 
+from kinetoscope.files import write_output
 from kinetoscope.ranks.digest import FORMAT, VERSION, Digest, digest
 from kinetoscope.ranks.merge import require_distinct
-from kinetoscope.terminal import write_output
 from kinetoscope.trace.events import TraceError
 from kinetoscope.trace.kineto import read_trace
 

@@ -8,11 +8,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from kinetoscope.files import write_output
 from kinetoscope.report.diagnosed import DiagnosedTrace, read_diagnosed, report_data
 from kinetoscope.report.document import report_html, several_html
 from kinetoscope.report.headline import headline
 from kinetoscope.report.several import MultiReport, is_several, reduce_to_digest, report_several
-from kinetoscope.terminal import write_output
 from kinetoscope.trace.events import TraceError
 from kinetoscope.trace.text import printable
 

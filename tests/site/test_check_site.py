@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
 from pathlib import Path
 
 import pytest
@@ -23,7 +22,6 @@ GOOD_PAGE = f"""<!doctype html><html><head>{POLICY}<link rel="stylesheet" href="
 <div class="lab" data-fence="mlp-kernels"><noscript><p title="x">held <b>back</b></p></noscript></div>
 <pre><code>```python exec="on" id="x"</code></pre> <code>exec="on"</code>
 </body></html>"""
-CLAIM = {key: "x" for key in check_site.CLAIM_KEYS}
 
 
 @pytest.fixture
@@ -38,7 +36,6 @@ def built(tmp_path: Path) -> tuple[Path, Path]:
         'a { background: url("a.svg") } b { background: url(data:image/png;base64,xx) }'
     )
     (site / "assets/a.svg").write_text("<svg/>")
-    (site / "claims.json").write_text(json.dumps([CLAIM]))
     (docs / "index.md").write_text("# Home\n")
     (docs / "mlp.md").write_text(FENCE)
     return site, docs
@@ -151,23 +148,6 @@ def test_a_style_sheet_that_loads_from_elsewhere(built: tuple[Path, Path]) -> No
     site, docs = built
     (site / "assets/book.css").write_text("@import url(https://example.org/x.css);")
     assert problems(site, docs) == ["assets/book.css: loads from another host: https://example.org/x.css"]
-
-
-@pytest.mark.parametrize(
-    ("text", "problem"),
-    [
-        ("", "claims.json: Expecting value"),
-        ("{}", "claims.json: not a list of claims"),
-        ("[1]", "claims.json: not a list of claims"),
-        (json.dumps([{**CLAIM, "id": "M3"} | {"extra": 1}]), None),
-        (json.dumps([{"id": "M3"}]), "claims.json: claim 'M3' lacks accepted, chapter, device, "),
-    ],
-)
-def test_claims_for_machines(built: tuple[Path, Path], text: str, problem: str | None) -> None:
-    site, docs = built
-    (site / "claims.json").write_text(text)
-    found = problems(site, docs)
-    assert [line[: len(problem)] for line in found] == [problem] if problem else found == []
 
 
 def test_an_empty_site_does_not_pass(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,14 +4,12 @@
     what failed without a word         tracebacks, fences and figures that were not executed, fences that did not run
     what should not leave this machine absolute paths
     what could run                     pages without a strict content security policy, and scripts that it does not name
-    what machines read                 claims.json
 
 A fence has run when the built page contains an element with data-fence="<its id>".
 """
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections import Counter
@@ -26,8 +24,6 @@ import msgspec
 from snippets.lab.cache import code_key, load, store
 from snippets.lab.tools.built_page import CSS_URL, Page, read_page
 from snippets.lab.tools.page_text import executed_fences, pages as page_texts
-
-CLAIM_KEYS = {"id", "chapter", "sentence", "scope", "source", "device", "measured", "verdict", "accepted", "reason"}
 
 
 def read(site: Path) -> dict[str, Page]:
@@ -123,22 +119,6 @@ def fence_problems(docs: Path, pages: dict[str, Page]) -> Iterator[str]:
         yield from (f"{built.path}: fence {name!r} ran but is not in {source}" for name in ran - written)
 
 
-def claims_problems(site: Path) -> Iterator[str]:
-    """claims.json is a list of claims with the promised fields."""
-    path = site / "claims.json"
-    try:
-        claims = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        yield f"claims.json: {error}"
-        return
-    if not isinstance(claims, list) or not all(isinstance(claim, dict) for claim in claims):
-        yield "claims.json: not a list of claims"
-        return
-    for index, claim in enumerate(claims):
-        if missing := CLAIM_KEYS - claim.keys():
-            yield f"claims.json: claim {claim.get('id', index)!r} lacks {', '.join(sorted(missing))}"
-
-
 def problems(site: Path, docs: Path, pages: dict[str, Page] | None = None) -> list[str]:
     """All problems of the built site, one line each."""
     pages = read(site) if pages is None else pages
@@ -149,7 +129,6 @@ def problems(site: Path, docs: Path, pages: dict[str, Page] | None = None) -> li
         *id_problems(pages),
         *style_problems(site, pages),
         *fence_problems(docs, pages),
-        *claims_problems(site),
     ]
 
 
