@@ -1,5 +1,7 @@
 """How the caching allocator rounds, what it keeps, and how it runs out of memory that is free."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Mapping
 from dataclasses import replace

@@ -1,5 +1,7 @@
 """The cost of autocast's casts, eager and compiled: kernels that only convert."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 

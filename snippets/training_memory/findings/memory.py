@@ -1,5 +1,7 @@
 """The memory of a training step in each phase, by kind of bytes, and its other memory on the GPU."""
 
+from __future__ import annotations
+
 from kinetoscope.html import Cell, Html, table
 from kinetoscope.trace.units import format_value
 from snippets.lab.charts.bar_charts import stacked_bars

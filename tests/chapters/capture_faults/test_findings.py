@@ -1,5 +1,7 @@
 """The page on what a capture gets wrong: its figures and tables on the book's recordings, and on altered ones."""
 
+from __future__ import annotations
+
 import msgspec
 
 from kinetoscope.trace.events import Step

@@ -1,5 +1,7 @@
 """The home page: one pass at two sizes, the tree with its pictures, the sheet and the card of a shared link."""
 
+from __future__ import annotations
+
 import re
 import struct
 from pathlib import Path

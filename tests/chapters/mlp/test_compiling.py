@@ -1,5 +1,7 @@
 """The chapter mlp: claims about compilations and new shapes."""
 
+from __future__ import annotations
+
 import pytest
 
 from snippets.lab.finding.claim import Status

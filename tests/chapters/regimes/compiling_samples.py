@@ -1,5 +1,7 @@
 """Made-up recordings of the chapter's second page: compile modes and fusion."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from typing import Any
 

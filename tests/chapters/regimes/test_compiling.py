@@ -1,5 +1,7 @@
 """The probes' view of the compiler, and the page's computations on it, from numbers made by hand."""
 
+from __future__ import annotations
+
 import os
 from pathlib import Path
 

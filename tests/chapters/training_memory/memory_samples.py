@@ -1,5 +1,7 @@
 """Made-up recordings of the second page: steps whose activations are those of shapes, and an allocator's segments."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Any
 

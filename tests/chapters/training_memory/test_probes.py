@@ -1,5 +1,7 @@
 """The probes' reading of the allocator's events and snapshots, from hand-written ones."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import pytest

@@ -1,5 +1,7 @@
 """The work that recomputing repeats: on this machine, and on made-up recordings whose kernels are counted by hand."""
 
+from __future__ import annotations
+
 from collections import Counter
 from pathlib import Path
 from typing import Any
