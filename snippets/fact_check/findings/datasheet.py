@@ -9,8 +9,7 @@ from kinetoscope.html import Cell, Html, table
 from snippets.fact_check.findings.block import AFTER_US, PLAIN_US, rounded_tokens
 from snippets.fact_check.findings.sources import A100
 from snippets.fact_check.findings.sweep import EXPERIMENT, PRECISIONS, time_at, tokens_taking
-from snippets.lab.finding import Device, Figure, Measure, NotTimed, at_least, claim, format_value
-from snippets.lab.finding.measure import smallest
+from snippets.lab.finding import Device, Figure, Measure, NotTimed, at_least, claim, format_value, smallest
 from snippets.lab.page import figure_cell, show as show
 
 DIM, HIDDEN = 1024, 4096

@@ -9,9 +9,7 @@ from snippets.fused_mlp.findings.forward import FORWARDS, forward_ratio, second_
 from snippets.fused_mlp.findings.ideas import taken
 from snippets.fused_mlp.findings.probes import probe_timing
 from snippets.fused_mlp.findings.shapes import WIDE, over, row_run, shape_name, shapes_in
-from snippets.lab.finding import Device, Figure, Measure, NotTimed
-from snippets.lab.finding.band import at_most, equals
-from snippets.lab.finding.claim import claim
+from snippets.lab.finding import Device, Figure, Measure, NotTimed, at_most, claim, equals
 from snippets.lab.finding.measure import derived, largest, ratio_of_kinds, ratio_of_pairs, unpaired_ratio
 from snippets.lab.page import figure_cell, race_table, show as show
 from snippets.lab.recording.schema import Timing

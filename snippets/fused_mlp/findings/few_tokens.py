@@ -8,9 +8,7 @@ from snippets.fused_mlp.findings.forward import FORWARDS
 from snippets.fused_mlp.findings.probes import probe_timing, probed
 from snippets.fused_mlp.findings.shapes import WIDE
 from snippets.fused_mlp.findings.traffic import BF16_BYTES
-from snippets.lab.finding import Device, Figure, Measure, NotTimed, format_value
-from snippets.lab.finding.band import at_most
-from snippets.lab.finding.claim import claim
+from snippets.lab.finding import Device, Figure, Measure, NotTimed, at_most, claim, format_value
 from snippets.lab.finding.measure import largest, ratio_of_pairs, unpaired_ratio
 from snippets.lab.page import figure_cell, show as show, timing_bars
 from snippets.lab.recording.ceilings import COPY

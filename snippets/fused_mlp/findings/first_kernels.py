@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from kinetoscope.html import Cell, Html, table
 from kinetoscope.trace.events import GpuActivity
 from kinetoscope.trace.queries import kernel_names
-from snippets.lab.finding import Device, Figure, Measure, Run, format_value, share_of_ceiling, unpaired_ratio
+from snippets.lab.finding import Device, Figure, Measure, Run, format_value, quantity, share_of_ceiling, unpaired_ratio
 from snippets.lab.finding.band import at_least, at_most, equals
 from snippets.lab.finding.claim import claim
 from snippets.lab.finding.measure import (
@@ -20,7 +20,6 @@ from snippets.lab.finding.measure import (
     ratio_of_pairs,
     smallest,
 )
-from snippets.lab.finding.quantities import quantity
 from snippets.lab.page import Columns, figure_cell, race_table, show as show
 from snippets.lab.recording.ceilings import COPY
 

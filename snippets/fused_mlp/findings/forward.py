@@ -7,11 +7,8 @@ from kinetoscope.html import Html
 from kinetoscope.trace.events import Step
 from kinetoscope.trace.queries import op_name
 from snippets.fused_mlp.findings.traffic import BF16_BYTES, POINTWISE
-from snippets.lab.finding import Device, Figure, Measure, format_value
-from snippets.lab.finding.band import at_least, at_most, equals
-from snippets.lab.finding.claim import claim
+from snippets.lab.finding import Device, Figure, Measure, at_least, at_most, claim, equals, format_value, quantity
 from snippets.lab.finding.measure import listed, paired_ratio, point_difference, quantity_ratio, unpaired_ratio
-from snippets.lab.finding.quantities import quantity
 from snippets.lab.page import Columns, kernel_table, race_bars as race_bars, race_table, show as show, timeline
 from snippets.mlp.findings.fused_kernels import launch_of
 

@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from kinetoscope.html import Html, note
 from snippets.fused_mlp.findings.probes import on_hopper
 from snippets.fused_mlp.findings.traffic import BF16_BYTES
-from snippets.lab.finding import Device, Figure, Measure, Run, share_of_ceiling, unpaired_ratio
+from snippets.lab.finding import Device, Figure, Measure, Run, quantity, share_of_ceiling, unpaired_ratio
 from snippets.lab.finding.band import at_least, at_most, between, equals
 from snippets.lab.finding.claim import claim
 from snippets.lab.finding.measure import paired_ratio, percent
-from snippets.lab.finding.quantities import quantity
 from snippets.lab.page import Columns, figure_cell, show as show, variants_table
 from snippets.lab.recording.ceilings import LARGE_MATMUL
 

@@ -5,10 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from kinetoscope.html import Cell, Html, table
 from snippets.fused_mlp.findings.probes import on_hopper, probe_ratio, probe_timing, probed
-from snippets.lab.finding import Device, Figure, Measure, format_value
-from snippets.lab.finding.band import at_least, at_most, between
-from snippets.lab.finding.claim import claim
-from snippets.lab.finding.measure import smallest
+from snippets.lab.finding import Device, Figure, Measure, at_least, at_most, between, claim, format_value, smallest
 from snippets.lab.page import figure_cell, show as show
 
 STEPS = {

@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from snippets.lab.finding import Figure, NotRecorded, NotTimed, Run
-from snippets.lab.finding.measure import ratio_of_pairs
+from snippets.lab.finding import Figure, NotRecorded, NotTimed, Run, ratio_of_pairs
 from snippets.lab.recording.schema import Timing
 
 HOPPER = "9.0"

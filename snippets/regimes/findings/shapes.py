@@ -9,8 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 from kinetoscope.html import Cell, Html, code, table
-from snippets.lab.finding import Device, Figure, NotRecorded, claim, equals, format_value
-from snippets.lab.finding.measure import listed
+from snippets.lab.finding import Device, Figure, NotRecorded, claim, equals, format_value, listed
 from snippets.lab.page import show as show
 
 ASKED: Mapping[str, str] = {"static": "dynamic=False", "automatic": "default", "dynamic": "dynamic=True"}

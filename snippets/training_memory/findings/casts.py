@@ -10,9 +10,8 @@ from kinetoscope.html import Cell, Html, table
 from kinetoscope.trace.events import GpuActivity, Step
 from kinetoscope.trace.kernel_names import decode_kernel_name
 from kinetoscope.trace.queries import kernel_time_us
-from kinetoscope.trace.units import format_value
 from snippets.lab.charts.bar_charts import stacked_bars
-from snippets.lab.finding import Device, Figure, Measure, Run, at_least, between, claim, equals
+from snippets.lab.finding import Device, Figure, Measure, Run, at_least, between, claim, equals, format_value
 from snippets.lab.finding.measure import unpaired_ratio
 from snippets.lab.page import show as show
 from snippets.training_memory.findings import steps

@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from kinetoscope.html import Cell, Html, table
 from kinetoscope.trace.events import GpuActivity
 from kinetoscope.trace.queries import kernel_time_us
-from kinetoscope.trace.units import format_value
-from snippets.lab.finding import Device
+from snippets.lab.finding import Device, format_value
 from snippets.lab.page import show as show
 from snippets.training_memory.findings.casts import casts
 from snippets.training_memory.findings.steps import PHASES, in_phase, is_matmul, run_of

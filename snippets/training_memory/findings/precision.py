@@ -8,9 +8,8 @@ from kinetoscope.html import Cell, Html, table
 from kinetoscope.trace.events import GpuActivity, Step
 from kinetoscope.trace.kernel_names import decode_kernel_name
 from kinetoscope.trace.queries import kernel_time_us
-from kinetoscope.trace.units import format_value
 from snippets.lab.charts.numbers import figure_cell
-from snippets.lab.finding import Device, Figure, Measure, Source, at_least, at_most, claim, equals
+from snippets.lab.finding import Device, Figure, Measure, Source, at_least, at_most, claim, equals, format_value
 from snippets.lab.finding.measure import paired_ratio, unpaired_ratio
 from snippets.lab.page import show as show
 from snippets.training_memory.findings import steps

@@ -9,9 +9,8 @@ from kinetoscope.html import Cell, Html, code, table
 from kinetoscope.trace.events import GpuActivity, Step
 from kinetoscope.trace.kernel_names import decode_kernel_name
 from kinetoscope.trace.queries import annotation_us, kernel_time_us
-from kinetoscope.trace.units import format_value
 from snippets.lab.charts.bar_charts import stacked_bars
-from snippets.lab.finding import Device, Figure, Measure, Run, at_most, between, claim, equals
+from snippets.lab.finding import Device, Figure, Measure, Run, at_most, between, claim, equals, format_value
 from snippets.lab.finding.measure import percent, unpaired_ratio
 from snippets.lab.page import show as show, timing_bars
 from snippets.training_step.findings.pictures import phase_of, phase_spans, phases_timeline as phases_timeline

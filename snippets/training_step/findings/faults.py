@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kinetoscope.trace.queries import step_us
-from snippets.lab.finding import Claim, Device, Figure, Measure, at_least, claim, equals
-from snippets.lab.finding.measure import paired_ratio
+from snippets.lab.finding import Claim, Device, Figure, Measure, at_least, claim, equals, paired_ratio
 from snippets.training_step.findings.loops import FAULTS, ceiling, found_in, saved, speedup, unused
 
 

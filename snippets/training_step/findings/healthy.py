@@ -10,9 +10,8 @@ from kinetoscope.html import Cell, Html, code, table
 from kinetoscope.trace.events import CpuOp, GpuActivity, Step
 from kinetoscope.trace.kernel_names import decode_kernel_name
 from kinetoscope.trace.queries import annotation_us, busy_us
-from kinetoscope.trace.units import format_value
 from snippets.lab.charts.bar_charts import stacked_bars
-from snippets.lab.finding import Device, Figure, Measure, TraceError, at_least, at_most, between, claim
+from snippets.lab.finding import Device, Figure, Measure, TraceError, at_least, at_most, between, claim, format_value
 from snippets.lab.page import kernel_name_html, show as show
 from snippets.training_step.findings.loops import busy_share
 from snippets.training_step.findings.pictures import PHASES, phase_of, phase_spans, phases_timeline as phases_timeline

@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from kinetoscope.diagnosis.waste import MAX_LAUNCH_GAP_US
 from kinetoscope.trace.events import Step
 from kinetoscope.trace.queries import busy_us, recorded_step_us, step_us
-from snippets.lab.finding import Device, Figure, Measure, TraceError
-from snippets.lab.finding.measure import percent
+from snippets.lab.finding import Device, Figure, Measure, TraceError, percent
 from snippets.training_step.findings.loops import FAULTS, busy_share, ceiling
 from snippets.training_step.findings.probes import printed_rows
 

@@ -8,9 +8,8 @@ from collections.abc import Mapping, Sequence
 from html import escape
 
 from kinetoscope.html import Cell, Html, code, table
-from kinetoscope.trace.units import format_value
 from snippets.lab.charts.numbers import figure_cell
-from snippets.lab.finding import Device, Figure, Measure, at_least, at_most, claim, timing_of_samples
+from snippets.lab.finding import Device, Figure, Measure, at_least, at_most, claim, format_value, timing_of_samples
 from snippets.lab.finding.measure import percent, unpaired_ratio
 from snippets.lab.page import show as show
 

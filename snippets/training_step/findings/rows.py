@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 from kinetoscope.html import Cell, Html, table, with_code
 from kinetoscope.trace.events import CpuOp, Span, Step
-from kinetoscope.trace.units import format_value
-from snippets.lab.finding import Device
+from snippets.lab.finding import Device, format_value
 from snippets.training_step.findings.loops import FAULTS
 
 

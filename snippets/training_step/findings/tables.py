@@ -7,10 +7,9 @@ from collections.abc import Mapping
 from kinetoscope.html import Cell, Html, code, table
 from kinetoscope.trace.events import CpuOp
 from kinetoscope.trace.queries import step_us
-from kinetoscope.trace.units import format_value
 from snippets.lab.charts.numbers import figure_cell
 from snippets.lab.experiment import find
-from snippets.lab.finding import Device
+from snippets.lab.finding import Device, format_value
 from snippets.lab.page import show as show, timing_bars
 from snippets.training_step.findings.hints import ceiling_share
 from snippets.training_step.findings.loops import FAULTS, TIMED, ceiling, lost

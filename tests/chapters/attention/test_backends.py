@@ -7,7 +7,6 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from kinetoscope.trace.events import CpuOp, TraceError
@@ -15,18 +14,14 @@ from snippets.attention.findings import backends, live, traffic, variants
 from snippets.attention.findings.variants import VARIANTS
 from snippets.lab import cache
 from snippets.lab.finding.figure import Figure
-from tests.chapters.altered import RECORDED, AlteredDevice
+from tests.chapters.altered import RECORDED, AlteredDevice, replace
 from tests.chapters.attention.bench import CLAIMS, text_of
 
 MATH = "attention/math"
-replace = msgspec.structs.replace
 
 
 def renamed(old: str, new: str) -> Callable[[CpuOp], CpuOp]:
     return lambda op: replace(op, name=new) if op.name == old else op
-
-
-# Backends
 
 
 @pytest.mark.parametrize(
@@ -76,9 +71,6 @@ def test_an_operator_outside_attention_is_named(device: AlteredDevice) -> None:
     device.ops(MATH, renamed("aten::add_", "aten::gelu"))
     with pytest.raises(TraceError, match=r"^aten::gelu launched .*which is no part of attention$"):
         backends.purposes(device[MATH])
-
-
-# Tables and drawings
 
 
 def test_the_tables_of_launches() -> None:

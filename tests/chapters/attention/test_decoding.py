@@ -5,20 +5,14 @@ from __future__ import annotations
 import copy
 import re
 
-import msgspec
 import pytest
 
 from snippets.attention.findings import decoding, live, steps
 from snippets.attention.findings.decoding import DECODE
 from snippets.attention.findings.steps import TRAINING
 from snippets.lab.finding.quantities import quantity
-from tests.chapters.altered import RECORDED, AlteredDevice, measured
+from tests.chapters.altered import RECORDED, AlteredDevice, measured, replace
 from tests.chapters.attention.bench import FIGURES
-
-replace = msgspec.structs.replace
-
-
-# Decoding
 
 
 def test_bytes_and_share_by_hand(device: AlteredDevice) -> None:
@@ -48,9 +42,6 @@ def test_a_single_query_by_is_causal_returns_the_first_value() -> None:
     assert cells == [["aligned_top_left", "yes", "no"], ["aligned_lower_right", "no", "yes"]]
 
 
-# Training
-
-
 def test_backward_over_forward_by_hand(device: AlteredDevice) -> None:
     """Forward one kernel, backward five, two of them copies: with 10 us each."""
     device.activities(TRAINING["flash"], lambda activity: replace(activity, duration_us=10.0))
@@ -62,9 +53,6 @@ def test_only_copies_of_the_backward_pass_count() -> None:
     step = RECORDED[TRAINING["flash"]].steps[1]
     assert [steps.is_backward(activity) for activity in step.activities] == [False, True, True, True, True, True]
     assert steps.layout_copies(step) == step.kernels[1:3]
-
-
-# Errors
 
 
 def test_errors_of_forwards_by_hand(device: AlteredDevice) -> None:

@@ -57,9 +57,6 @@ def test_the_shapes() -> None:
         assert one.parameters == expected.get(one.group or one.name, series), one.id
 
 
-# Work
-
-
 def test_the_work_of_a_forward() -> None:
     """2 sequences, 3 heads, 8 tokens, head_dim 4: four tensors of 192 numbers; half of 8 keys for each of 48 rows."""
     work = steps.forward_work(2, 3, 8, 4)
@@ -90,9 +87,6 @@ def test_the_work_of_a_decode_step() -> None:
     work = steps.decode_work(2, 3, 8, 4)
     assert work.bytes == 2 * (192 + 192 + 24 + 24)
     assert work.flops == 2 * (2 * 6 * 4 * 8)
-
-
-# Each experiment on a CPU
 
 
 def runs_the_compiler(experiment: Experiment) -> bool:
@@ -131,17 +125,6 @@ def test_a_wrong_gradient_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(model, "in_place", lambda q, k, v, hidden: naive(q, k, (v + v.detach()) / 2, hidden))
     with pytest.raises(ArithmeticError, match=r"relative error 5\.\d+e-01 in the gradient of v"):
         steps.training("cpu", "in_place", 1, 2, 65, 64)
-
-
-@pytest.mark.parametrize("name", ["lengths_64", "lengths_128", "hub_flash"])
-def test_what_is_measured_only_on_a_gpu(name: str) -> None:
-    (experiment,) = find(f"attention/{name}")
-    assert experiment.probe is not None
-    with pytest.raises(NeedsGpu, match="attention/flash"):
-        experiment.probe(TorchInstruments(), "cpu", **experiment.parameters)
-
-
-# As sequences grow
 
 
 @pytest.fixture
@@ -291,9 +274,6 @@ def test_a_dropped_result() -> None:
     assert ran == [x]
 
 
-# The Hub's kernel
-
-
 def test_without_the_hub_it_says_so_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """LOCAL_KERNELS that name another kernel: the network is not asked."""
     asked: list[object] = []
@@ -308,9 +288,6 @@ def test_a_local_kernel_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> No
     pytest.importorskip("kernels")
     monkeypatch.setenv("LOCAL_KERNELS", f"{others.HUB_KERNELS}=no_such_folder")
     assert others.hub_kernel().startswith("FileNotFoundError: Cannot find a build variant")
-
-
-# On a GPU
 
 
 @pytest.mark.gpu

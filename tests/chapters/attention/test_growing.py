@@ -5,18 +5,14 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-import msgspec
 import pytest
 
 from snippets.attention.findings import growing, speed
 from snippets.attention.findings.growing import Lengths
 from snippets.attention.findings.variants import VARIANTS
-from snippets.lab.finding.claim import Status
 from snippets.lab.recording.ceilings import LARGE_MATMUL
 from tests.chapters.altered import RECORDED, AlteredDevice, measured, status
 from tests.chapters.attention.bench import FIGURES
-
-replace = msgspec.structs.replace
 
 
 def time_forwards(device: AlteredDevice, kind: str = "interleaved", **times_us: float) -> None:
@@ -36,18 +32,6 @@ def samples(us: float) -> list[float]:
     return [us, us, us]
 
 
-# One length
-
-
-@pytest.mark.parametrize(
-    ("in_place_us", "math_us", "expected"),
-    [(100.0, 370.0, "holds"), (100.0, 340.0, "holds"), (100.0, 320.0, "differs"), (100.0, 420.0, "differs")],
-)
-def test_math_over_in_place(device: AlteredDevice, in_place_us: float, math_us: float, expected: Status) -> None:
-    time_forwards(device, in_place=in_place_us, math=math_us)
-    assert status(device, "A4") == expected
-
-
 def test_cudnn_gains_more_than_flash(device: AlteredDevice) -> None:
     time_forwards(device, cudnn=186.3 / 3, flash=146.8 / 1.5)
     assert measured(device, "O-A31").value == pytest.approx(2)
@@ -60,9 +44,6 @@ def test_tables_of_one_length() -> None:
     not_steady = sum(RECORDED[experiment].timings.steady is None for experiment in VARIANTS.values())
     assert gpu.count('title="none"') == 2 * (len(VARIANTS) - len(speed.SERIES_GPU_US)) + 2 * not_steady
     assert "214 µs" in cpu
-
-
-# Many lengths
 
 
 def test_lengths_and_variants() -> None:

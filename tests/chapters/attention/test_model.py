@@ -54,18 +54,12 @@ def check_gradients(step: Callable[..., Tensor], tokens: int, head_dim: int, dev
             assert error(one, expected) < 1e-2
 
 
-# Block by block
-
-
 @pytest.mark.parametrize("block", [1, 7, 64, 1000])
 def test_sums_that_are_scaled_give_the_same_attention(block: int) -> None:
     """Blocks of one key, of an odd number, and one that holds all; scores that grow from block to block, too."""
     q, k, v = (tensor.double() for tensor in drawn(65, 16))
     k = k * torch.arange(65, dtype=torch.float64)[:, None]
     assert error(model.online(q, k, v, block), model.reference(q, k, v)) < 1e-12
-
-
-# The reference
 
 
 def test_the_reference_is_the_formula() -> None:
@@ -97,9 +91,6 @@ def test_the_reference_needs_the_scores_of_one_head_at_a_time(monkeypatch: pytes
     monkeypatch.setattr(model, "naive", noting)
     model.reference(*drawn(7, 8), model.future(7, "cpu"))
     assert shapes == [(7, 8, torch.float64)] * 6
-
-
-# Masks
 
 
 def test_what_is_hidden() -> None:
@@ -162,9 +153,6 @@ def test_aligned_to_the_lower_right_each_query_sees_one_key_more() -> None:
     assert error(model.aligned_lower_right(q, k, v), model.reference(q, k, v, hidden)) < BF16
 
 
-# Every form
-
-
 @pytest.mark.parametrize("variant", ON_CPU)
 @pytest.mark.parametrize("head_dim", [8, 64])
 @pytest.mark.parametrize("tokens", [1, 7, 65])
@@ -191,9 +179,6 @@ def test_a_result_has_the_type_of_its_inputs(variant: str, dtype: torch.dtype) -
     assert found.dtype == dtype
     allowed = {torch.float16: 2e-3, torch.float32: 1e-6, torch.float64: 1e-14}[dtype]
     assert error(found, model.reference(*tensors, model.future(7, "cpu"))) < allowed
-
-
-# On a GPU
 
 
 @pytest.mark.gpu

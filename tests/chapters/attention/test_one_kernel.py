@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import re
 
-import msgspec
 import pytest
 
 from kinetoscope.trace.events import CpuOp, TraceError
 from snippets.attention.findings import speed, traffic
 from snippets.attention.findings.variants import VARIANTS
-from tests.chapters.altered import RECORDED, AlteredDevice, measured, status
+from tests.chapters.altered import RECORDED, AlteredDevice, measured, replace, status
 from tests.chapters.attention.bench import text_of
 
 HEAD_TENSOR, SCORES, MASK = 2 * 128 * 1024 * 64, 2 * 128 * 1024 * 1024, 1024 * 1024
 """Bytes of q, of all scores in bf16, and of the mask."""
-replace = msgspec.structs.replace
-
-
-# Bytes
 
 
 @pytest.mark.parametrize(
@@ -74,18 +69,12 @@ def test_the_memory_that_the_scores_need(device: AlteredDevice) -> None:
     assert status(device, "A12") == "not measured"
 
 
-# What a kernel takes
-
-
 def test_more_registers(device: AlteredDevice) -> None:
     device.activities(VARIANTS["flash"], lambda activity: replace(activity, registers=128))
     assert measured(device, "A9").value == "pytorch_flash, 13.0 %; 128 x 128 = 16,384, 4 of them fit"
     device.activities(VARIANTS["cuDNN"], lambda activity: replace(activity, registers=80))
     assert measured(device, "O-A27").value == 2
     assert measured(device, "O-A27").text == "80 x 384 = 30,720, 2 of them fit"
-
-
-# Charts and tables
 
 
 def test_the_bars_of_bytes() -> None:

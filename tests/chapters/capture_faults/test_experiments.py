@@ -15,7 +15,6 @@ from kinetoscope.trace.kineto import read_trace
 from snippets.capture_faults import model
 from snippets.capture_faults.experiments import captures, costs, sessions
 from snippets.lab.capture.instruments import TorchInstruments
-from snippets.lab.experiment import NeedsGpu
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning"),
@@ -97,11 +96,6 @@ def test_sizes_of_traces() -> None:
     assert (one["steps"], three["steps"]) == (1, 3)
     assert 2 * one["bytes"] < three["bytes"] < 4 * one["bytes"]
     assert one["events"] < three["events"]
-
-
-def test_a_second_subscriber_needs_a_gpu() -> None:
-    with pytest.raises(NeedsGpu, match="CUPTI belongs to a GPU"):
-        sessions.second_subscriber(instruments, "cpu")
 
 
 def test_launches_without_their_work() -> None:

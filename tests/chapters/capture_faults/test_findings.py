@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from kinetoscope.trace.events import Step
 from snippets.capture_faults.findings import captures
 from snippets.capture_faults.findings.dependent import early_when_recomputing, second_starts
 from snippets.capture_faults.findings.doctor import LOST, doctor, doctor_of_lost, without_first_kernels
-from tests.chapters.altered import AlteredDevice
+from tests.chapters.altered import AlteredDevice, replace
 from tests.lab.samples import BOOK, Markup
-
-replace = msgspec.structs.replace
 
 
 def test_a_slowdown_is_that_of_each_repeat(device: AlteredDevice) -> None:

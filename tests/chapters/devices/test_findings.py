@@ -12,9 +12,8 @@ import pytest
 from snippets.devices.experiments import PRODUCTS
 from snippets.devices.findings import gpus, measuring
 from snippets.devices.findings.measuring import STEPS, gpu_and_cpu, steps_below_roof
-from snippets.lab.finding import Device, NotRecorded, NotTimed, format_value
+from snippets.lab.finding import Claim, Device, NotRecorded, NotTimed, format_value
 from snippets.lab.finding.book import judge
-from snippets.lab.finding.claim import Claim
 from snippets.lab.recording.loading import load_recordings
 from snippets.lab.recording.schema import Ceiling, Point, Recording, Timing
 from tests.lab import samples
@@ -137,9 +136,6 @@ def test_a_group_took_its_time_once(tmp_path: Path) -> None:
         recording = samples.sample(f"devices/{name}", session=session, capture_s=capture_s, has_trace=False)
         device = samples.save_all(tmp_path, recording)
     assert (gpus.capture_us(device).value, gpus.capture_us(device).text) == (12.5e6, "12.5 s")
-
-
-# What changes a time
 
 
 def probe(root: Path, name: str, data: dict[str, Any]) -> Device:

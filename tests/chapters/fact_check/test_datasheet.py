@@ -9,23 +9,19 @@ from snippets.fact_check.findings import datasheet
 from snippets.lab.finding import NotTimed
 from snippets.lab.finding.book import judge
 from tests.chapters.altered import AlteredDevice
-from tests.chapters.fact_check.samples import GELU_US, LINEAR_US, block_data, recordings
+from tests.chapters.fact_check.samples import GELU_US, LINEAR_US, recordings
 from tests.lab.samples import cells
 
 FLOPS = 16_777_216
 """2 products x 2 x 1024 x 4096 for each token."""
 
 
-def on(name: str, gelu: float = 1.0) -> AlteredDevice:
-    """The samples of the block on a GPU of this name; GELU alone takes so many times as long."""
+def on(name: str) -> AlteredDevice:
+    """The samples of the block on a GPU of this name."""
     device = AlteredDevice()
     (recording,) = (each for each, _ in recordings() if each.experiment == "block")
-    data = block_data()
-    for sizes in data["samples_us"].values():
-        for variants in sizes.values():
-            variants["gelu"] = [gelu * us for us in variants["gelu"]]
     environment = msgspec.structs.replace(recording.environment, device=name)
-    device.recordings[recording.id] = msgspec.structs.replace(recording, data=data, environment=environment)
+    device.recordings[recording.id] = msgspec.structs.replace(recording, environment=environment)
     return device
 
 
@@ -74,11 +70,6 @@ def test_the_rate_of_gelu() -> None:
     assert datasheet.gelu_rate(device, "bfloat16").number == pytest.approx(69.905, rel=1e-3)
     assert datasheet.gelu_rate(device, "tf32").number == pytest.approx(68.267, rel=1e-3)
     assert datasheet.least_gelu_rate(device).number == pytest.approx(68.267, rel=1e-3)
-
-
-@pytest.mark.parametrize(("gelu", "expected"), [(1.0, "holds"), (1.3, "holds"), (1.45, "differs")])
-def test_a_slow_gelu_refutes_the_claim(gelu: float, expected: str) -> None:
-    assert judge(datasheet.least_gelu_rate, "fact_check", on("NVIDIA H200", gelu)).status == expected
 
 
 def test_a_gpu_whose_datasheet_is_not_listed() -> None:

@@ -11,7 +11,7 @@ from snippets.fact_check import experiments
 from snippets.fact_check.experiments import TOKENS, block_subjects, matmul_precision
 from snippets.lab.capture.checking import relative_error
 from snippets.lab.capture.instruments import TorchInstruments
-from snippets.lab.experiment import Instruments, NeedsGpu, Subject, WrongAnswer
+from snippets.lab.experiment import Instruments, Subject, WrongAnswer
 from snippets.lab.recording.schema import Timing
 
 pytestmark = pytest.mark.filterwarnings("ignore:CUDA is not available")
@@ -52,11 +52,6 @@ def test_sizes_rise_and_begin_with_the_articles_batch() -> None:
     for sizes in TOKENS.values():
         assert sizes[0] == experiments.ARTICLE["batch"]
         assert list(sizes) == sorted(set(sizes))
-
-
-def test_times_of_the_block_need_a_gpu() -> None:
-    with pytest.raises(NeedsGpu, match="launch-free"):
-        experiments.block(instruments, "cpu", 16, 32)
 
 
 class Bench:

@@ -8,10 +8,9 @@ from html import unescape
 import msgspec
 import pytest
 
-from snippets.lab.finding import Figure, TraceError
+from snippets.lab.finding import Figure, NotTimed, TraceError
 from snippets.lab.finding.book import findings
 from snippets.lab.page import dispatch_tree, kernel_table, profiler_table
-from snippets.lab.recording.schema import NotTimed
 from snippets.matmul_add.findings import costs, overhead
 from snippets.matmul_add.findings.compiled import entering, fused, product_runs
 from snippets.matmul_add.findings.dispatch import busy_within_us, calls, stacks, wait_busy, waits, with_item

@@ -9,7 +9,7 @@ import torch
 
 from kinetoscope.trace.kineto import read_trace
 from snippets.lab.capture.instruments import TorchInstruments
-from snippets.lab.experiment import Experiment, NeedsGpu, Schedule
+from snippets.lab.experiment import Experiment, Schedule
 from snippets.matmul_add import experiments, model
 from snippets.matmul_add.experiments import probes, steps
 from snippets.matmul_add.record import record
@@ -149,11 +149,6 @@ def test_the_first_gap_is_measured_without_a_gpu() -> None:
     for variant in data["variants"]:
         assert [len(variant[key]) for key in ("first_us", "next_us")] == [2, 2]
         assert all(us > 0 for us in variant["first_us"] + variant["next_us"])
-
-
-def test_a_long_trace_needs_a_gpu() -> None:
-    with pytest.raises(NeedsGpu, match="GPU"):
-        probes.long_trace(TorchInstruments(), "cpu", 8, 2)
 
 
 def test_the_lines_of_the_page_print_a_table_and_keep_three_steps(

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import msgspec
-
 from kinetoscope.trace.events import GpuActivity
 from snippets.lab.finding.book import findings
 from snippets.lab.finding.device import Device
 from snippets.lab.finding.figure import Figure
+from tests.chapters.altered import replace
 
 FINDINGS = findings("mlp")
 CLAIMS = {claim.id: claim for claim in FINDINGS.claims}
 HIDDEN_BYTES = 50_331_648
-replace = msgspec.structs.replace
 
 
 def figure(name: str, device: Device) -> Figure:

@@ -2,34 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
-from snippets.lab.finding.claim import Status
 from snippets.mlp.findings import fusion
 from tests.chapters.altered import AlteredDevice, measured, status, verdict
 from tests.chapters.mlp.changes import figure
 from tests.lab.samples import BOOK
-
-
-@pytest.mark.parametrize(
-    ("automatic", "liger", "expected"),
-    [
-        ([1, 2, 3, 4], [1, 1, 1, 1], ("holds", "differs")),
-        ([1, 2, 2, 2], [1, 1, 1, 1], ("differs", "holds")),
-        ([1, 2, 3, 4], [1, 1, 2, 2], ("differs", "differs")),
-        ([1, 1, 1, 1], [1, 1, 1, 1], ("differs", "differs")),
-    ],
-)
-def test_k4_counts_compilations(
-    automatic: list[int], liger: list[int], expected: tuple[Status, Status], device: AlteredDevice
-) -> None:
-    ms = [1.0] * 4
-    device.data(
-        "mlp/new_shapes",
-        automatic={"compiled": automatic, "first_call_ms": ms},
-        liger={"compiled": liger, "first_call_ms": ms},
-    )
-    assert (status(device, "K4"), status(device, "O-P9")) == expected
 
 
 def test_a_mode_that_was_not_recorded_is_named(device: AlteredDevice) -> None:

@@ -15,8 +15,7 @@ import torch
 from torch.nn import functional as F
 
 from snippets.lab.capture.instruments import TorchInstruments
-from snippets.lab.experiment import NeedsGpu
-from snippets.mlp import experiments, model
+from snippets.mlp import model
 from snippets.mlp.experiments import forwards, idling, logs, recompiling, tuning
 
 ODD = {"batch": 3, "seq": 5, "dim": 7, "hidden": 11}
@@ -80,11 +79,6 @@ def test_the_compiled_step_agrees_with_its_reference() -> None:
     subject = forwards.compiled("cpu", **ODD)
     (x,) = subject.inputs()
     assert 0 < relative(subject.step(x), subject.reference(x)) < subject.tolerance
-
-
-def test_liger_says_that_it_needs_a_gpu() -> None:
-    with pytest.raises(NeedsGpu, match="mlp/eager and mlp/compiled run here"):
-        forwards.liger("cpu", **ODD)
 
 
 @pytest.mark.usefixtures("quick_compile")
@@ -151,12 +145,6 @@ def test_times_after_idle_by_hand() -> None:
     for wrong in (kernels, [*kernels[:6], *kernels[7:], *replay(500, 0, 74)], [*kernels, *replay(500, 3, 74)]):
         with pytest.raises(RuntimeError, match="kernels"):
             idling.idle_times(wrong, replays, lengths, repeats=2)
-
-
-@pytest.mark.parametrize(("probe", "more"), [("tuned", {"times": 2}), ("after_idle", {"rounds": 2})])
-def test_a_probe_of_kernels_says_that_it_needs_a_gpu(probe: str, more: dict[str, int]) -> None:
-    with pytest.raises(NeedsGpu, match="only on a GPU"):
-        getattr(experiments, probe)(TorchInstruments(), "cpu", **ODD, **more)
 
 
 def test_work_by_hand() -> None:

@@ -4,26 +4,18 @@ from __future__ import annotations
 
 import pytest
 import torch
+from snippets.regimes.compiling import stack_of
+from snippets.regimes.fusing import rounds_of, written_out
+from snippets.regimes.layer import layer_subjects, layer_work
 
-from snippets.lab.experiment import NeedsGpu
-from snippets.regimes.experiments.caching import rounds_of
-from snippets.regimes.experiments.fusing import layer, written_out
-from snippets.regimes.experiments.layer import layer_subjects, layer_work
-from snippets.regimes.experiments.modules import stack_of
+from snippets.lab.capture.checking import relative_error
 from snippets.regimes.findings.fusing import has_bias
 
 
 @pytest.mark.parametrize("variant", ["linear", "eager"])
 def test_a_step_is_its_reference(variant: str) -> None:
     subject = layer_subjects("cpu", 5, 32, 64)[variant]
-    (x,) = subject.inputs()
-    exact = subject.reference(x)
-    assert (subject.step(x).double() - exact).norm() <= 1e-2 * exact.norm()
-
-
-def test_what_needs_a_gpu_says_so() -> None:
-    with pytest.raises(NeedsGpu, match="layer_eager"):
-        layer("cpu", "fused", 5, 32, 64)
+    assert relative_error(subject, "cpu")[0] <= 1e-2
 
 
 def test_written_out_is_the_stack() -> None:

@@ -7,7 +7,6 @@ import torch
 
 from snippets.lab.capture.checking import relative_error
 from snippets.lab.capture.instruments import TorchInstruments
-from snippets.lab.experiment import NeedsGpu
 from snippets.trace_rows import experiments, model
 from snippets.trace_rows.experiments import steps
 
@@ -51,20 +50,6 @@ def test_five_copies_add_up() -> None:
     found = model.copies(ones, ones, x)
     assert found.dtype == torch.float32
     assert torch.equal(found, 2 + 2 * x.float() + x.t().float())
-
-
-@pytest.mark.parametrize(
-    ("name", "sizes"),
-    [
-        ("two_streams", {"rows": 2, "columns": 8}),
-        ("full_queue", {"size": 8, "launches": 3}),
-        ("copies", {"size": 8}),
-        ("graph", SIZES),
-    ],
-)
-def test_what_only_a_gpu_has(name: str, sizes: dict[str, int]) -> None:
-    with pytest.raises(NeedsGpu, match="only a GPU has these rows"):
-        getattr(experiments, name)("cpu", **sizes)
 
 
 def test_the_work_of_the_steps() -> None:

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import re
 
-import msgspec
 import pytest
 
 from kinetoscope.trace.events import Step
 from snippets.trace_rows.findings import events, gpu, launches, lines, rows
 from snippets.trace_rows.findings.averages import average, averages, rows_of
-from tests.chapters.altered import AlteredDevice
+from tests.chapters.altered import AlteredDevice, replace
 from tests.lab.samples import BOOK, Markup, text_of
-
-replace = msgspec.structs.replace
 
 
 def test_rows_in_the_order_of_the_patterns() -> None:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from snippets.training_memory.memory import VARIANTS, holds, measure_step
+from snippets.training_memory.shapes import kept_by_block, kept_bytes
 
 from snippets.lab.capture.instruments import TorchInstruments
-from snippets.lab.experiment import NeedsGpu, find
-from snippets.training_memory.experiments.memory import VARIANTS, holds, measure_step
-from snippets.training_memory.experiments.shapes import kept_by_block, kept_bytes
 
 SMALL = {"batch": 2, "seq": 8, "dim": 16, "hidden": 32, "layers": 3}
 TOKENS = 16
@@ -60,14 +59,6 @@ def test_a_cpu_keeps_means_in_bfloat16() -> None:
     """A GPU keeps a norm's mean and deviation in float32 always."""
     expected = sum(kept_bytes(**SMALL, dtype="bfloat16").values())
     assert measured(dtype="bfloat16") == expected - 3 * 2 * TOKENS * 2
-
-
-@pytest.mark.parametrize("name", ["recompute", "allocators"])
-def test_probes_of_a_gpu_say_so(name: str) -> None:
-    (experiment,) = find(f"training_memory/{name}")
-    assert experiment.probe is not None
-    with pytest.raises(NeedsGpu, match="training_memory/holds runs"):
-        experiment.probe(TorchInstruments(), "cpu", **experiment.parameters)
 
 
 def test_what_a_cpu_can_count(monkeypatch: pytest.MonkeyPatch) -> None:

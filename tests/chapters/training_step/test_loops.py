@@ -39,14 +39,6 @@ def test_a_copy_on_its_own_stream_needs_a_gpu() -> None:
         pass
 
 
-@pytest.mark.parametrize("name", ["clocks", "memory"])
-def test_probes_of_a_gpu_say_so(name: str) -> None:
-    (experiment,) = find(f"training_step/{name}")
-    assert experiment.probe is not None
-    with pytest.raises(NeedsGpu, match="training_step/healthy runs here"):
-        experiment.probe(instruments, "cpu", **experiment.parameters)
-
-
 def test_a_text_is_its_tokens() -> None:
     tokens, texts = Tokens(64, 32), Texts(64, 32)
     for index in (0, 1, 17):
