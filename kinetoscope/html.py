@@ -7,10 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from kinetoscope.cells import Cell as Cell
-from kinetoscope.cells import Html as Html
-from kinetoscope.cells import cell_html as cell_html
-from kinetoscope.cells import frame_class, is_wordy, plain_text
+from kinetoscope.cells import Cell as Cell, Html as Html, cell_html as cell_html, frame_class, is_wordy, plain_text
 from kinetoscope.trace.text import shortened
 
 _CODE = re.compile(r"`([^`\n]{1,200})`")

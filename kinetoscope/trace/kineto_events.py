@@ -6,8 +6,7 @@ import math
 from typing import Annotated, Any, ClassVar, Literal, Union, cast
 
 import msgspec
-from msgspec import Meta, Raw, Struct
-from msgspec import field as key
+from msgspec import Meta, Raw, Struct, field as key
 
 from kinetoscope.trace.events import Kind, Triple
 

@@ -4,8 +4,6 @@ All of it is computed from the decoder's grammar and from recordings. The page c
 offline and decodes exactly as Python does.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from html import escape
@@ -14,8 +12,7 @@ from kinetoscope.html import Cell, Html, details, table
 from kinetoscope.trace.kernel_grammar import GRAMMAR_FILE, Basis, Family, TokenRule, fill_template, grammar
 from kinetoscope.trace.kernel_names import decode_kernel_name
 from snippets.lab.finding import Device, NotRecorded
-from snippets.lab.page import kernel_name_html
-from snippets.lab.page import show as show
+from snippets.lab.page import kernel_name_html, show as show
 from snippets.lab.recording.device import DEFAULT_DEVICE
 from snippets.lab.recording.loading import load_recordings
 

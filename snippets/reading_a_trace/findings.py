@@ -1,15 +1,12 @@
 """The tables of the page on reading a trace: the first numbers to check, and how a kernel is launched."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from kinetoscope.html import Cell, Html, code, table
 from kinetoscope.trace.events import Span, Step
 from kinetoscope.trace.queries import require_kernels
 from snippets.lab.finding import Device, TraceError, format_value
-from snippets.lab.page import comparison_table, kernel_name_html
-from snippets.lab.page import show as show
+from snippets.lab.page import comparison_table, kernel_name_html, show as show
 
 FIRST_STEPS = {"linear, eager": "linear/eager", "MLP, eager": "mlp/eager", "MLP, compiled": "mlp/compiled"}
 FIRST_QUANTITIES = {

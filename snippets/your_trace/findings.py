@@ -1,7 +1,6 @@
 """The page on a reader's own trace: three published reports, what mending their findings saved, all rules."""
 
-from __future__ import annotations
-
+from collections.abc import Mapping
 from html import escape
 
 from kinetoscope.compare.comparison import comparison, comparison_parts
@@ -13,7 +12,7 @@ from kinetoscope.report.findings import with_links
 from kinetoscope.report.headline import headline
 from kinetoscope.report.waiting import gpu_busy_us, share
 from snippets.lab.charts.numbers import figure_cell
-from snippets.lab.finding import Device, Figure, TraceError, paired_difference, percent
+from snippets.lab.finding import Device, Figure, Measure, TraceError, paired_difference, percent
 from snippets.lab.page import show as show
 from snippets.lab.page.glossary import section_title
 from snippets.lab.recording.device import PROJECT
@@ -62,16 +61,6 @@ def _saved_share(device: Device, rule: str, experiment: str, mended: str) -> Fig
     low, high = less.bounds
     share = Figure(less.number / most.number, "x", (low / most.number, high / most.number), less.origin)
     return percent(share)
-
-
-def attention_saved(device: Device) -> Figure:
-    """How much of its ceiling flash attention saves."""
-    return _saved_share(device, *ATTENTION)
-
-
-def mlp_saved(device: Device) -> Figure:
-    """How much of its ceiling compiling the MLP saves."""
-    return _saved_share(device, *MLP)
 
 
 def traced_step(device: Device) -> Figure:
@@ -142,3 +131,9 @@ def _section(rule_name: str) -> str:
     if not title:
         raise ValueError(f"diagnosis/pages.py: {rule_name} leads to {page}.md#{anchor}, which does not exist")
     return f'<a href="../{escape(page)}/#{escape(anchor)}">{escape(title)}</a>'
+
+
+FIGURES: Mapping[str, Measure] = {
+    "attention_saved": lambda device: _saved_share(device, *ATTENTION),
+    "mlp_saved": lambda device: _saved_share(device, *MLP),
+}

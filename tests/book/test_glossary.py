@@ -8,8 +8,7 @@ from html.parser import HTMLParser
 import markdown
 import pytest
 
-from snippets.lab.page.glossary import TERMS as TERMS_FILE
-from snippets.lab.page.glossary import glossary_terms, heading_slug, read_terms
+from snippets.lab.page.glossary import TERMS as TERMS_FILE, glossary_terms, heading_slug, read_terms
 from snippets.lab.recording.device import PROJECT
 from snippets.lab.tools.page_rules import stray_problems
 from snippets.lab.tools.page_text import prose

@@ -1,7 +1,5 @@
 """Helpers of chapters' tests: the default device's recordings, some of them altered in memory."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
@@ -11,8 +9,10 @@ from typing import Any
 import msgspec
 
 from kinetoscope.trace.events import CpuOp, CudaCall, GpuActivity, Step, Trace
-from snippets.lab.finding.book import findings
+from snippets.lab.finding.book import Verdict, find_claim, findings, judge
+from snippets.lab.finding.claim import Status
 from snippets.lab.finding.device import Device, Run
+from snippets.lab.finding.figure import Figure
 from snippets.lab.recording.schema import NotRecorded, NotTimed, Point, Recording, Timing
 from tests.lab.samples import BOOK, with_ceilings
 
@@ -34,6 +34,21 @@ def _is_recorded(experiment: str) -> bool:
 @cache
 def _trace(experiment: str) -> Trace:
     return RECORDED[experiment].trace
+
+
+def verdict(device: Device, claim_id: str) -> Verdict:
+    chapter, claim = find_claim(claim_id)
+    return judge(claim, chapter, device)
+
+
+def status(device: Device, claim_id: str) -> Status:
+    return verdict(device, claim_id).status
+
+
+def measured(device: Device, claim_id: str) -> Figure:
+    figure = verdict(device, claim_id).measured
+    assert figure is not None
+    return figure
 
 
 def poor_figures(chapter: str, device: Device, *, may_be_missing: bool = False) -> list[str]:

@@ -1,6 +1,4 @@
-"""One process in which Triton interprets, for the kernels of all chapters."""
-
-from __future__ import annotations
+"""Recordings to alter, and one process in which Triton interprets, for all chapters."""
 
 import json
 import os
@@ -13,6 +11,13 @@ import pytest
 import torch
 
 from snippets.lab.recording.device import PROJECT
+from tests.chapters.altered import AlteredDevice
+
+
+@pytest.fixture
+def device() -> AlteredDevice:
+    """The default device's recordings, for a test to alter."""
+    return AlteredDevice()
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,5 @@
 """Where a kernel writes: the tensors that it makes for its results lie between guards of NaN, which must stay so."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar

@@ -100,13 +100,17 @@ def save_samples(root: Path, recordings: Iterable[Sample]) -> Device:
     return Device(root, SAMPLE_DEVICE)
 
 
-def page_on_samples(chapter: str, device: Device, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The output of the fences and inline figures of a chapter's page on sample recordings; raises their errors."""
+def page_on_samples(chapter: str, device: Device, monkeypatch: pytest.MonkeyPatch, page: str = "") -> str:
+    """The output of the fences and inline figures of a page, by default the chapter's, on sample recordings.
+
+    Raises their errors.
+    """
+    page = page or chapter
     monkeypatch.setenv("RECORDINGS", str(device.root))
     monkeypatch.setenv("SAMPLE", chapter)
-    text = (PROJECT / "docs" / f"{chapter}.md").read_text(encoding="utf-8")
+    text = (PROJECT / "docs" / f"{page}.md").read_text(encoding="utf-8")
     shown: list[str] = []
-    for fence in executed_fences(f"{chapter}.md", text):
+    for fence in executed_fences(f"{page}.md", text):
         exec(compile(fence.body, fence.place, "exec"), {"print": shown.append})
     inline = [match["name"] for match in INLINE.finditer(text) if match["kind"] == "fig"]
     return "\n".join([*shown, *(fig_formatter(name, "", "", None) for name in inline)])

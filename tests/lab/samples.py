@@ -24,12 +24,8 @@ from snippets.lab.recording.device import DEFAULT_DEVICE, PROJECT
 from snippets.lab.recording.fingerprint import fingerprint
 from snippets.lab.recording.saving import save_recording
 from snippets.lab.recording.schema import SCHEMA, Ceiling, Environment, Point, Recording, Timing, Timings
-from tests.tool.markup import EVIL as EVIL
-from tests.tool.markup import Markup, text_of
-from tests.tool.markup import assert_only_text as assert_only_text
-from tests.tool.simple import Operator as Operator
-from tests.tool.simple import gzipped as gzipped
-from tests.tool.simple import trace_json
+from tests.tool.markup import EVIL as EVIL, Markup, assert_only_text as assert_only_text, text_of
+from tests.tool.simple import Operator as Operator, gzipped as gzipped, trace_json
 
 DEVICE = "nvidia-sample"
 BOOK = Device(PROJECT / "docs" / "recordings", DEFAULT_DEVICE)

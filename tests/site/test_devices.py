@@ -8,8 +8,7 @@ from playwright.sync_api import Locator, Page, expect
 from snippets.lab.finding.book import figure
 from snippets.lab.recording.device import DEFAULT_DEVICE, short_name
 from tests.lab.samples import BOOK
-from tests.second_device import MHZ as OTHER_MHZ
-from tests.second_device import NAME as OTHER
+from tests.second_device import MHZ as OTHER_MHZ, NAME as OTHER
 from tests.site.conftest import Opened
 
 CLOCK = "mlp.eager.interleaved_clock_mhz"

@@ -12,7 +12,7 @@ from importlib.resources import files
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Page
 
 from snippets.lab.notebooks.outputs import clean_html
 from snippets.lab.tools.policy import hash_source, script_sources
@@ -77,13 +77,6 @@ def vectors(site: Site) -> Iterator[str]:
 
     with listening(Vectors) as origin:
         yield origin
-
-
-@pytest.fixture(scope="module")
-def page(browser: Browser) -> Iterator[Page]:
-    page = browser.new_page()
-    yield page
-    page.close()
 
 
 def run_vectors(page: Page, origin: str, wall: str) -> list[int]:

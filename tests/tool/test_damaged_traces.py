@@ -9,8 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from kinetoscope.diagnosis.diagnose import diagnose
 from kinetoscope.doctor.checks import checks_text

@@ -12,8 +12,7 @@ from kinetoscope.trace.units import format_value
 from snippets.attention.findings.variants import VARIANTS, count_and_names, first_of, first_us, per_variant
 from snippets.lab.finding import Device, Figure, Measure, Run, Source, at_least, at_most, claim, equals, matches
 from snippets.lab.finding.measure import derived, unpaired_ratio
-from snippets.lab.page import Columns, kernel_name_html, variants_table
-from snippets.lab.page import show as show
+from snippets.lab.page import Columns, kernel_name_html, show as show, variants_table
 
 MATH, NAIVE = "attention/math", "attention/naive"
 EFFICIENT_KERNEL = "1 kernel: fmha_cutlassF_bf16_aligned_64x64_rf_sm80"

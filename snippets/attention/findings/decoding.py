@@ -9,20 +9,9 @@ from kinetoscope.trace.events import Step
 from kinetoscope.trace.queries import kernel_names, longest_kernel
 from snippets.attention.findings.speed import STEADY
 from snippets.attention.findings.variants import EIGHT
-from snippets.lab.finding import (
-    Device,
-    Figure,
-    Measure,
-    at_least,
-    at_most,
-    claim,
-    equals,
-    format_value,
-    matches,
-)
+from snippets.lab.finding import Device, Figure, Measure, at_least, at_most, claim, equals, format_value, matches
 from snippets.lab.finding.measure import derived, paired_ratio, share_of_ceiling, smallest
-from snippets.lab.page import Columns, devices_table, variants_table
-from snippets.lab.page import show as show
+from snippets.lab.page import Columns, devices_table, show as show, variants_table
 from snippets.lab.recording.ceilings import COPY
 
 DECODE = {heading: name.replace("/", "/decode_") for heading, name in EIGHT.items() if heading != "in place"}

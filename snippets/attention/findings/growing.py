@@ -11,8 +11,7 @@ from snippets.attention.findings.variants import EIGHT, ONE_KERNEL, VARIANTS
 from snippets.lab.experiment import find
 from snippets.lab.finding import Device, Figure, Measure, at_least, at_most, between, claim, equals, format_value
 from snippets.lab.finding.measure import ratio_of_pairs, unpaired_ratio
-from snippets.lab.page import RooflinePoint, roofline_of
-from snippets.lab.page import show as show
+from snippets.lab.page import RooflinePoint, roofline_of, show as show
 from snippets.lab.recording.ceilings import LARGE_MATMUL
 from snippets.lab.recording.schema import Timing
 
@@ -187,21 +186,6 @@ def wide_naive(device: Device) -> Figure:
     return wide_ratio(device, "naive")
 
 
-def stopped_ways(device: Device) -> Figure:
-    """The number of ways that run out of memory at the longest length, with the narrower head."""
-    return Figure(len(_stopped(Lengths(device, 64))), origin="attention/lengths_64, at the longest length")
-
-
-def length_math_asked(device: Device) -> Figure:
-    """The bytes of the request for which math ran out of memory, with the narrower head."""
-    return _refused_math(device, 0, "bytes")
-
-
-def length_math_tokens(device: Device) -> Figure:
-    """The number of tokens at which math ran out of memory, with the narrower head."""
-    return _refused_math(device, 1)
-
-
 def _refused_math(device: Device, part: int, unit: str = "") -> Figure:
     lengths = Lengths(device, 64)
     refused, variant = lengths.refused("math", lengths.longest), lengths.variant("math", lengths.longest)
@@ -282,6 +266,11 @@ def wide_heads(device: Device) -> Html:
 
 
 FIGURES: Mapping[str, Measure] = {
+    "stopped_ways": lambda device: Figure(
+        len(_stopped(Lengths(device, 64))), origin="attention/lengths_64, at the longest length"
+    ),
+    "length_math_asked": lambda device: _refused_math(device, 0, "bytes"),
+    "length_math_tokens": lambda device: _refused_math(device, 1),
     "length_growth": lambda device: Lengths(device, 64).growth("flash", 16384),
     "two_scores": lambda device: Figure(2 * int(scores_bytes(device).value), "bytes", origin="twice its scores_bytes"),
     "memory": lambda device: Figure(device[FLASH].environment.memory_bytes, "bytes", origin=device.name),

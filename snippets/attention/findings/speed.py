@@ -22,8 +22,7 @@ from snippets.lab.finding import (
     matches,
 )
 from snippets.lab.finding.measure import paired_ratio, point_ratio
-from snippets.lab.page import Columns, figure_cell, variants_table
-from snippets.lab.page import show as show
+from snippets.lab.page import Columns, figure_cell, show as show, variants_table
 from snippets.lab.recording.schema import Timing
 
 NAIVE, FLASH, CUDNN = VARIANTS["naive"], VARIANTS["flash"], VARIANTS["cuDNN"]

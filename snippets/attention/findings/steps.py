@@ -10,20 +10,10 @@ from snippets.attention.findings.decoding import DECODE
 from snippets.attention.findings.growing import Lengths
 from snippets.attention.findings.speed import STEADY, fastest_first
 from snippets.attention.findings.variants import EIGHT, ONE_KERNEL, VARIANTS
-from snippets.lab.finding import (
-    Device,
-    Figure,
-    Measure,
-    at_least,
-    at_most,
-    between,
-    claim,
-    equals,
-)
+from snippets.lab.finding import Device, Figure, Measure, at_least, at_most, between, claim, equals
 from snippets.lab.finding.measure import derived, listed, paired_ratio, point_ratio
 from snippets.lab.finding.quantities import quantity
-from snippets.lab.page import Columns, figure_cell, kernel_bars, variants_table
-from snippets.lab.page import show as show
+from snippets.lab.page import Columns, figure_cell, kernel_bars, show as show, variants_table
 from snippets.lab.recording.schema import Timing
 
 TRAINING = {heading: experiment.replace("/", "/training_") for heading, experiment in EIGHT.items()}

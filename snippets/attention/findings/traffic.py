@@ -13,8 +13,7 @@ from snippets.lab.finding import Device, Figure, Measure, Run, Source
 from snippets.lab.finding.band import at_least, at_most, between, equals, matches
 from snippets.lab.finding.claim import claim
 from snippets.lab.finding.measure import derived, largest, paired_ratio, unpaired_ratio
-from snippets.lab.page import RooflinePoint, bytes_moved, diff_table, roofline_of
-from snippets.lab.page import show as show
+from snippets.lab.page import RooflinePoint, bytes_moved, diff_table, roofline_of, show as show
 from snippets.lab.recording.ceilings import COPY, LARGE_MATMUL
 from snippets.lab.recording.schema import RecordingError
 

@@ -8,9 +8,7 @@ from kinetoscope.trace.events import GpuActivity, Step, TraceError
 from kinetoscope.trace.queries import op_name
 from snippets.lab.finding import Device, Figure, Measure, Run, Source, at_least, claim, equals, listed
 from snippets.lab.finding.measure import paired_ratio, unpaired_ratio
-from snippets.lab.page import show as show
-from snippets.lab.page import timeline
-from snippets.lab.page import waiting as waiting
+from snippets.lab.page import show as show, timeline, waiting as waiting
 
 VARIANTS = {
     "naive": "attention/naive",

@@ -7,8 +7,7 @@ from typing import Any
 
 from kinetoscope.html import Cell, Html, code, table
 from snippets.lab.finding import Device, Figure, at_least, at_most, between, claim, equals, format_value
-from snippets.lab.page import figure_cell, timeline
-from snippets.lab.page import show as show
+from snippets.lab.page import figure_cell, show as show, timeline
 
 OPTIONS = {
     "nothing": "the defaults",

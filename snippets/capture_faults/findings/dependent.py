@@ -7,8 +7,7 @@ from functools import partial
 from kinetoscope.trace.events import Step
 from kinetoscope.trace.queries import busy_us
 from snippets.lab.finding import Device, Figure, at_least, claim, format_value
-from snippets.lab.page import show as show
-from snippets.lab.page import timeline
+from snippets.lab.page import show as show, timeline
 
 BACKWARD = "pingpong_backward_kernel"
 """The kernel that begins our forward's backward."""

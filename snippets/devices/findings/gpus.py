@@ -11,8 +11,7 @@ from snippets.lab.finding import Device, Figure, NotRecorded, format_value
 from snippets.lab.finding.book import chapters_with_findings, findings
 from snippets.lab.finding.device import all_devices
 from snippets.lab.finding.mismatch import NOT_SHOWN, reading
-from snippets.lab.page import devices_table
-from snippets.lab.page import show as show
+from snippets.lab.page import devices_table, show as show
 from snippets.lab.page.machine import FIELDS
 from snippets.lab.recording.ceilings import COPY, LARGE_MATMUL
 from snippets.lab.recording.device import recorded_devices

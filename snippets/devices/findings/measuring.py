@@ -8,9 +8,7 @@ from functools import partial
 from kinetoscope.html import Cell, Html, table
 from snippets.lab.finding import Device, Figure, Measure, NotTimed, at_least, at_most, claim, equals
 from snippets.lab.finding.measure import largest, paired_ratio, ratio_of_pairs, smallest, unpaired_ratio
-from snippets.lab.page import cpu_gpu_bars, figure_cell, roofline
-from snippets.lab.page import race_table as race_table
-from snippets.lab.page import show as show
+from snippets.lab.page import cpu_gpu_bars, figure_cell, race_table as race_table, roofline, show as show
 from snippets.lab.recording.consistency import contradictions
 from snippets.lab.recording.schema import Timing, Timings
 

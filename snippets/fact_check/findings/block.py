@@ -1,7 +1,5 @@
 """The articles' claims about one block, Linear, GELU, Linear: two times on an A100, and a table of an H100."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from snippets.fact_check.findings.other_device import H200, measured_on
@@ -75,10 +73,7 @@ def linear_and_gelu_us(device: Device) -> Figure:
 
 
 @claim(
-    "FC28",
-    between(GELU_US - 5, GELU_US + 5),
-    scope="timing",
-    source=tutorial("GeLU 0.04 ms", H100, only_there=True),
+    "FC28", between(GELU_US - 5, GELU_US + 5), scope="timing", source=tutorial("GeLU 0.04 ms", H100, only_there=True)
 )
 def gelu_us(device: Device) -> Figure:
     """In the trace of these two kernels, GELU takes a time that rounds to 0.04 ms.

@@ -1,7 +1,5 @@
 """An article's two times for a block on an A100, compared with the A100's datasheet: derived, not measured."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from kinetoscope.diagnosis.peaks import Peaks, find_peaks
@@ -11,8 +9,7 @@ from snippets.fact_check.findings.sources import A100
 from snippets.fact_check.findings.sweep import EXPERIMENT, PRECISIONS, time_at, tokens_taking
 from snippets.lab.finding import Device, Figure, Measure, NotTimed, at_least, claim, format_value
 from snippets.lab.finding.measure import smallest
-from snippets.lab.page import figure_cell
-from snippets.lab.page import show as show
+from snippets.lab.page import figure_cell, show as show
 
 DIM, HIDDEN = 1024, 4096
 FLOPS = 2 * 2 * DIM * HIDDEN

@@ -1,15 +1,12 @@
 """The recorded GPU that a source's value is for. Its recordings judge the value, whichever tab of the page is open."""
 
-from __future__ import annotations
-
 from kinetoscope.html import Html
 from snippets.fact_check.findings.sources import H100
 from snippets.lab.finding import Device, Figure, Measure, NotRecorded, Source
 from snippets.lab.finding.book import Verdict, find_claim, judge
 from snippets.lab.finding.device import all_devices
 from snippets.lab.finding.mismatch import reading
-from snippets.lab.page import show as show
-from snippets.lab.page import verdicts
+from snippets.lab.page import show as show, verdicts
 from snippets.lab.page.frame import opened_device, verdict_box
 
 H200 = "NVIDIA H200"

@@ -1,7 +1,5 @@
 """The articles' claims about kernels and bytes: structure, the same on every GPU."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from kinetoscope.trace.events import Step
@@ -76,9 +74,7 @@ def shape_of_the_input(device: Device) -> Figure:
 
 
 @claim(
-    "FC47",
-    equals("3 and 3"),
-    source=deep_dive("separates each linear transform with its own kernel launch", ANYWHERE),
+    "FC47", equals("3 and 3"), source=deep_dive("separates each linear transform with its own kernel launch", ANYWHERE)
 )
 def launch_for_each_linear(device: Device) -> Figure:
     """Eager mode gives each linear transform a kernel launch of its own; counted here: calls of aten::linear in the
@@ -109,9 +105,7 @@ def linears_of_the_mlp(device: Device) -> Figure:
 
 
 @claim(
-    "FC4",
-    equals("5 tensors, then 3"),
-    source=news("fused operations reduce the number of times data moves", ANYWHERE),
+    "FC4", equals("5 tensors, then 3"), source=news("fused operations reduce the number of times data moves", ANYWHERE)
 )
 def tensors_moved(device: Device) -> Figure:
     """Fused operations reduce how often data moves between memory and compute units; counted here: tensors of the
@@ -127,11 +121,7 @@ def _tensors(run: Run) -> Figure:
     return derived(round(moved.number / gate_bytes(run.step)), moved)
 
 
-@claim(
-    "FC41",
-    at_most(0.5),
-    source=tutorial("significantly reduces the pressure on the memory bus", ANYWHERE),
-)
+@claim("FC41", at_most(0.5), source=tutorial("significantly reduces the pressure on the memory bus", ANYWHERE))
 def bytes_of_fused_linear(device: Device) -> Figure:
     """GELU in a Linear's kernel moves far fewer bytes: of a Linear with 8192 tokens, at most half of those that eager's
     two kernels move, by the shapes."""
@@ -173,10 +163,7 @@ def kernel_of_the_linear(device: Device) -> Figure:
 
 
 @claim(
-    "FC49",
-    equals("cublas"),
-    scope="this-gpu",
-    source=tutorial("highly optimized by NVIDIA's cuBLAS library", ANYWHERE),
+    "FC49", equals("cublas"), scope="this-gpu", source=tutorial("highly optimized by NVIDIA's cuBLAS library", ANYWHERE)
 )
 def library_of_the_linear(device: Device) -> Figure:
     """The kernel of the tutorial's Linear comes from NVIDIA's cuBLAS library, by its name."""
@@ -255,5 +242,5 @@ def peak_of_compiled(device: Device) -> Figure:
 
 
 FIGURES: Mapping[str, Measure] = {
-    "linear_kernel": lambda device: device["fact_check/article_linear"].per_step(kernel_names),
+    "linear_kernel": lambda device: device["fact_check/article_linear"].per_step(kernel_names)
 }

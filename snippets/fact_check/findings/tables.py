@@ -1,7 +1,5 @@
 """The tables of the page: an article's Linear, and the block at every size."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from html import escape
 
@@ -12,8 +10,7 @@ from snippets.fact_check.findings.sources import H100
 from snippets.fact_check.findings.sweep import PRECISIONS, block_timing, gain, gain_at, sizes, time_at
 from snippets.lab.finding import Device, NotRecorded, NotTimed, format_value
 from snippets.lab.finding.mismatch import reading
-from snippets.lab.page import figure_cell, kernel_name_html
-from snippets.lab.page import show as show
+from snippets.lab.page import figure_cell, kernel_name_html, show as show
 
 
 def article_rows(device: Device) -> Html:

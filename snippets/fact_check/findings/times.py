@@ -1,7 +1,5 @@
 """The articles' claims about times: speedups, launch overhead, small batches, and the cache."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from kinetoscope.trace.events import Step
@@ -9,16 +7,7 @@ from kinetoscope.trace.queries import count_launches, kernel_time_us
 from snippets.fact_check.findings.other_device import measured_on
 from snippets.fact_check.findings.sources import H100, about, deep_dive, digest
 from snippets.fused_mlp.findings.shapes import PEERS, row_run, shapes_in
-from snippets.lab.finding import (
-    Device,
-    Figure,
-    Measure,
-    at_least,
-    at_most,
-    between,
-    claim,
-    matches,
-)
+from snippets.lab.finding import Device, Figure, Measure, at_least, at_most, between, claim, matches
 from snippets.lab.finding.device import all_devices
 from snippets.lab.finding.measure import derived, largest, paired_ratio, quantity_ratio, smallest
 from snippets.mlp.findings.costs import ONE_TOKEN, SIZES, SWEEPS, at_size
@@ -176,10 +165,7 @@ def naive_at_one_token(device: Device) -> Figure:
 
 
 @claim(
-    "FC34",
-    matches(r"eager fewer.*"),
-    scope="this-gpu",
-    source=deep_dive("faster due to less register pressure", ""),
+    "FC34", matches(r"eager fewer.*"), scope="this-gpu", source=deep_dive("faster due to less register pressure", "")
 )
 def registers(device: Device) -> Figure:
     """The unfused version has less register pressure: a thread of eager's pointwise kernels has fewer registers than
@@ -198,10 +184,7 @@ def registers(device: Device) -> Figure:
 
 
 @claim(
-    "FC35",
-    at_most(1.02),
-    scope="timing",
-    source=deep_dive("fusion might not help if the data can't stay in cache", ""),
+    "FC35", at_most(1.02), scope="timing", source=deep_dive("fusion might not help if the data can't stay in cache", "")
 )
 def gain_beyond_the_cache(device: Device) -> Figure:
     """Fusion does not help where data cannot stay in cache; here: at the size whose hidden tensor is larger than the L2

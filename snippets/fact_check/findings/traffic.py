@@ -1,7 +1,5 @@
 """The articles' claims about less traffic: a faster forward, faster training, and a bottleneck of memory."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from kinetoscope.trace.queries import kernel_time_us
@@ -20,12 +18,7 @@ def _pointwise_us(run: Run) -> Figure:
     return run.per_step(lambda step: kernel_time_us(pointwise(step)), "us")
 
 
-@claim(
-    "FC45",
-    at_least(50),
-    scope="timing",
-    source=digest("which is where much of the speedup comes from", ANYWHERE),
-)
+@claim("FC45", at_least(50), scope="timing", source=digest("which is where much of the speedup comes from", ANYWHERE))
 def saved_by_the_round_trip(device: Device) -> Figure:
     """Much of the speedup comes from the round trip that is gone: of the time that compiling saves in the MLP's
     forward, interleaved, at least half is what the pointwise part takes less in the trace."""
@@ -56,10 +49,7 @@ def other_than_products(device: Device, variant: str) -> Figure:
 
 
 @claim(
-    "FC48",
-    at_least(50),
-    scope="timing",
-    source=deep_dive("Memory bandwidth is often the bottleneck there", ANYWHERE),
+    "FC48", at_least(50), scope="timing", source=deep_dive("Memory bandwidth is often the bottleneck there", ANYWHERE)
 )
 def bottleneck_under_autocast(device: Device) -> Figure:
     """In mixed-precision training, memory bandwidth is often the bottleneck; here: under autocast and without the
@@ -68,5 +58,5 @@ def bottleneck_under_autocast(device: Device) -> Figure:
 
 
 FIGURES: Mapping[str, Measure] = {
-    "bottleneck_compiled": lambda device: other_than_products(device, "autocast_compiled"),
+    "bottleneck_compiled": lambda device: other_than_products(device, "autocast_compiled")
 }

@@ -6,8 +6,7 @@ from typing import NamedTuple
 from kinetoscope.html import Cell, Html, details, table
 from snippets.fused_mlp.findings.probes import probe_ratio, probe_timing, probed
 from snippets.lab.finding import Device, Figure, NotTimed, at_least, at_most, claim, equals, format_value
-from snippets.lab.page import figure_cell
-from snippets.lab.page import show as show
+from snippets.lab.page import figure_cell, show as show
 
 NAMES = {
     80: "8.0, Ampere (A100)",

@@ -13,8 +13,7 @@ from snippets.lab.finding import Device, Figure, Measure, NotTimed
 from snippets.lab.finding.band import at_most, equals
 from snippets.lab.finding.claim import claim
 from snippets.lab.finding.measure import derived, largest, ratio_of_kinds, ratio_of_pairs, unpaired_ratio
-from snippets.lab.page import figure_cell, race_table
-from snippets.lab.page import show as show
+from snippets.lab.page import figure_cell, race_table, show as show
 from snippets.lab.recording.schema import Timing
 
 EAGER, EMPTY, BY_TRITON = "eager", "an empty custom operator", "both launches by Triton"

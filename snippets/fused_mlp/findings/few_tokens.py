@@ -12,8 +12,7 @@ from snippets.lab.finding import Device, Figure, Measure, NotTimed, format_value
 from snippets.lab.finding.band import at_most
 from snippets.lab.finding.claim import claim
 from snippets.lab.finding.measure import largest, ratio_of_pairs, unpaired_ratio
-from snippets.lab.page import figure_cell, timing_bars
-from snippets.lab.page import show as show
+from snippets.lab.page import figure_cell, show as show, timing_bars
 from snippets.lab.recording.ceilings import COPY
 from snippets.lab.recording.schema import Timing
 

@@ -21,8 +21,7 @@ from snippets.lab.finding.measure import (
     smallest,
 )
 from snippets.lab.finding.quantities import quantity
-from snippets.lab.page import Columns, figure_cell, race_table
-from snippets.lab.page import show as show
+from snippets.lab.page import Columns, figure_cell, race_table, show as show
 from snippets.lab.recording.ceilings import COPY
 
 OURS = "fused_mlp/pointwise_fused"

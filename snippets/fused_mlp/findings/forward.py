@@ -10,17 +10,9 @@ from snippets.fused_mlp.findings.traffic import BF16_BYTES, POINTWISE
 from snippets.lab.finding import Device, Figure, Measure, format_value
 from snippets.lab.finding.band import at_least, at_most, equals
 from snippets.lab.finding.claim import claim
-from snippets.lab.finding.measure import (
-    listed,
-    paired_ratio,
-    point_difference,
-    quantity_ratio,
-    unpaired_ratio,
-)
+from snippets.lab.finding.measure import listed, paired_ratio, point_difference, quantity_ratio, unpaired_ratio
 from snippets.lab.finding.quantities import quantity
-from snippets.lab.page import Columns, kernel_table, race_table, timeline
-from snippets.lab.page import race_bars as race_bars
-from snippets.lab.page import show as show
+from snippets.lab.page import Columns, kernel_table, race_bars as race_bars, race_table, show as show, timeline
 from snippets.mlp.findings.fused_kernels import launch_of
 
 FORWARDS = {
@@ -137,11 +129,6 @@ def process_medians(device: Device, name: str) -> Figure:
     return Figure(", ".join(format_value(us, "us") for us in medians), origin=f"{run.origin}, median of each process")
 
 
-def saved_memory_bytes(device: Device) -> Figure:
-    """Peak memory of eager's forward minus that of the package."""
-    return point_difference(device[FORWARDS["eager"]], device[FORWARDS["ours"]], "peak_memory_bytes")
-
-
 def three_forwards(device: Device) -> Html:
     """Eager, compiled and the package as pictures on one scale."""
     return timeline(device, THREE, "One forward: eager, compiled and ours")
@@ -184,6 +171,9 @@ def forwards(device: Device) -> Html:
 
 
 FIGURES: Mapping[str, Measure] = {
+    "saved_memory_bytes": lambda device: point_difference(
+        device[FORWARDS["eager"]], device[FORWARDS["ours"]], "peak_memory_bytes"
+    ),
     "forward_speedup": lambda device: forward_ratio(device, "eager", "ours"),
     "over_compiled": lambda device: forward_ratio(device, "compiled", "ours"),
     "over_compiled_steady": lambda device: forward_ratio(device, "compiled", "ours", "steady"),

@@ -11,8 +11,7 @@ from snippets.lab.finding.band import at_least, at_most, between, equals
 from snippets.lab.finding.claim import claim
 from snippets.lab.finding.measure import paired_ratio, percent
 from snippets.lab.finding.quantities import quantity
-from snippets.lab.page import Columns, figure_cell, variants_table
-from snippets.lab.page import show as show
+from snippets.lab.page import Columns, figure_cell, show as show, variants_table
 from snippets.lab.recording.ceilings import LARGE_MATMUL
 
 HALVES = {

@@ -9,8 +9,7 @@ from snippets.lab.finding import Device, Figure, Measure, format_value
 from snippets.lab.finding.band import at_least, at_most, between
 from snippets.lab.finding.claim import claim
 from snippets.lab.finding.measure import smallest
-from snippets.lab.page import figure_cell
-from snippets.lab.page import show as show
+from snippets.lab.page import figure_cell, show as show
 
 STEPS = {
     "gate_up": {

@@ -18,8 +18,7 @@ from snippets.lab.finding.measure import (
     ratio_of_kinds,
     unpaired_ratio,
 )
-from snippets.lab.page import Columns, figure_cell, race_table
-from snippets.lab.page import show as show
+from snippets.lab.page import Columns, figure_cell, race_table, show as show
 
 
 def error_ratio(device: Device, upper: str, lower: str) -> Figure:

@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from kinetoscope.html import Cell, Html, table
 from snippets.fused_mlp.findings.probes import on_hopper, probe_timing, probed
 from snippets.lab.finding import Device, Figure, Measure, at_least, claim, format_value, unpaired_ratio
-from snippets.lab.page import figure_cell
-from snippets.lab.page import show as show
+from snippets.lab.page import figure_cell, show as show
 from snippets.lab.recording.schema import Timing
 
 EARLY, LATE, ALONE = "launched early", "one after the other", "first half alone"

@@ -8,8 +8,7 @@ from snippets.fused_mlp.findings.probes import on_hopper, probe_ratio, probe_tim
 from snippets.fused_mlp.findings.shapes import ONE_TOKEN, SERIES, TALL_AND_THIN, WIDE, Shape, shape_name, shapes_in
 from snippets.lab.finding import Device, Figure, Measure, NotTimed, Run, at_least, at_most, between, claim, format_value
 from snippets.lab.finding.measure import largest, percent, smallest, unpaired_ratio
-from snippets.lab.page import figure_cell
-from snippets.lab.page import show as show
+from snippets.lab.page import figure_cell, show as show
 
 UNTUNED, TUNED, OURS = "quack", "quack tuned", "fused"
 STEADY, TILES = "steady", "tiles"

@@ -260,6 +260,4 @@ def _in_rounds(tiles: int | None, programs: int) -> str | None:
     return f"{number}, with {last} programs in the last"
 
 
-FIGURES: Mapping[str, Measure] = {
-    "pingpong_occupancy": lambda device: occupancy(device, "pingpong_kernel"),
-}
+FIGURES: Mapping[str, Measure] = {"pingpong_occupancy": lambda device: occupancy(device, "pingpong_kernel")}

@@ -28,17 +28,10 @@ from snippets.lab.finding.measure import (
     share_of_ceiling,
     unpaired_ratio,
 )
-from snippets.lab.page import figure_cell, roofline
-from snippets.lab.page import show as show
+from snippets.lab.page import figure_cell, roofline, show as show
 from snippets.lab.recording.ceilings import COPY
 
-PEERS = {
-    "eager": "eager",
-    "compiled": "compiled",
-    "max-autotune": "max_autotune",
-    "Liger": "liger",
-    "ours": "fused",
-}
+PEERS = {"eager": "eager", "compiled": "compiled", "max-autotune": "max_autotune", "Liger": "liger", "ours": "fused"}
 """Heading of a column -> suffix of its experiments' names."""
 PEERS_OF = {
     "bfloat16": PEERS,

@@ -12,8 +12,7 @@ from snippets.fused_mlp.findings.probes import probed
 from snippets.lab.finding import Device, Figure, Measure, TraceError, at_least, at_most, claim, equals, matches
 from snippets.lab.finding.measure import derived, listed, share_of_ceiling, unpaired_ratio
 from snippets.lab.finding.quantities import quantity
-from snippets.lab.page import bytes_moved, figure_cell
-from snippets.lab.page import show as show
+from snippets.lab.page import bytes_moved, figure_cell, show as show
 from snippets.lab.recording.ceilings import COPY, LARGE_MATMUL
 from snippets.mlp.findings.steps import fused_work
 

@@ -1,7 +1,5 @@
 """One forward pass of the MLP at one token and at 8,192, on one time scale: who waits for whom?"""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
@@ -12,8 +10,7 @@ from kinetoscope.trace.events import Step
 from kinetoscope.trace.queries import find_op
 from snippets.lab.charts.numbers import chart_id
 from snippets.lab.finding import Device, NotRecorded, Run, format_value
-from snippets.lab.page import show as show
-from snippets.lab.page import warning
+from snippets.lab.page import show as show, warning
 
 ONE, MANY = "index/one_token", "mlp/eager"
 ONE_TIMED = "mlp/sweep_eager[batch=1,seq=1]"

@@ -20,37 +20,36 @@ Imports recording, trace and experiment; never capture, drawing or page.
 
 from kinetoscope.trace.events import TraceError as TraceError
 from kinetoscope.trace.units import format_value as format_value
-from snippets.lab.finding.band import at_least as at_least
-from snippets.lab.finding.band import at_most as at_most
-from snippets.lab.finding.band import between as between
-from snippets.lab.finding.band import equals as equals
-from snippets.lab.finding.band import matches as matches
-from snippets.lab.finding.claim import Claim as Claim
-from snippets.lab.finding.claim import Source as Source
-from snippets.lab.finding.claim import claim as claim
-from snippets.lab.finding.crossing import crossing as crossing
-from snippets.lab.finding.crossing import grows_from as grows_from
-from snippets.lab.finding.device import Device as Device
-from snippets.lab.finding.device import Run as Run
+from snippets.lab.finding.band import (
+    at_least as at_least,
+    at_most as at_most,
+    between as between,
+    equals as equals,
+    matches as matches,
+)
+from snippets.lab.finding.claim import Claim as Claim, Source as Source, claim as claim
+from snippets.lab.finding.crossing import crossing as crossing, grows_from as grows_from
+from snippets.lab.finding.device import Device as Device, Run as Run
 from snippets.lab.finding.figure import Figure as Figure
-from snippets.lab.finding.measure import Measure as Measure
-from snippets.lab.finding.measure import derived as derived
-from snippets.lab.finding.measure import difference_of_pairs as difference_of_pairs
-from snippets.lab.finding.measure import largest as largest
-from snippets.lab.finding.measure import listed as listed
-from snippets.lab.finding.measure import paired_difference as paired_difference
-from snippets.lab.finding.measure import paired_ratio as paired_ratio
-from snippets.lab.finding.measure import percent as percent
-from snippets.lab.finding.measure import percent_saved as percent_saved
-from snippets.lab.finding.measure import point_difference as point_difference
-from snippets.lab.finding.measure import point_ratio as point_ratio
-from snippets.lab.finding.measure import ratio_of_kinds as ratio_of_kinds
-from snippets.lab.finding.measure import ratio_of_pairs as ratio_of_pairs
-from snippets.lab.finding.measure import same as same
-from snippets.lab.finding.measure import share_of_ceiling as share_of_ceiling
-from snippets.lab.finding.measure import smallest as smallest
-from snippets.lab.finding.measure import unpaired_ratio as unpaired_ratio
+from snippets.lab.finding.measure import (
+    Measure as Measure,
+    derived as derived,
+    difference_of_pairs as difference_of_pairs,
+    largest as largest,
+    listed as listed,
+    paired_difference as paired_difference,
+    paired_ratio as paired_ratio,
+    percent as percent,
+    percent_saved as percent_saved,
+    point_difference as point_difference,
+    point_ratio as point_ratio,
+    ratio_of_kinds as ratio_of_kinds,
+    ratio_of_pairs as ratio_of_pairs,
+    same as same,
+    share_of_ceiling as share_of_ceiling,
+    smallest as smallest,
+    unpaired_ratio as unpaired_ratio,
+)
 from snippets.lab.finding.part import timing_of_samples as timing_of_samples
 from snippets.lab.finding.quantities import quantity as quantity
-from snippets.lab.recording.schema import NotRecorded as NotRecorded
-from snippets.lab.recording.schema import NotTimed as NotTimed
+from snippets.lab.recording.schema import NotRecorded as NotRecorded, NotTimed as NotTimed

@@ -25,42 +25,42 @@ last.py         a Markdown extension for the last changes to a page's HTML
 Imports charts, finding and recording, and kinetoscope; never notebooks, tools or capture.
 """
 
-from snippets.lab.charts.bar_charts import bytes_moved as bytes_moved
-from snippets.lab.charts.bar_charts import cpu_gpu_bars as cpu_gpu_bars
-from snippets.lab.charts.bar_charts import kernel_bars as kernel_bars
-from snippets.lab.charts.bar_charts import stacked_bars as stacked_bars
-from snippets.lab.charts.bar_charts import timing_bars as timing_bars
-from snippets.lab.charts.curve_charts import regimes as regimes
-from snippets.lab.charts.curve_charts import roofline as roofline
-from snippets.lab.charts.curve_charts import roofline_of as roofline_of
+from snippets.lab.charts.bar_charts import (
+    bytes_moved as bytes_moved,
+    cpu_gpu_bars as cpu_gpu_bars,
+    kernel_bars as kernel_bars,
+    stacked_bars as stacked_bars,
+    timing_bars as timing_bars,
+)
+from snippets.lab.charts.curve_charts import regimes as regimes, roofline as roofline, roofline_of as roofline_of
 from snippets.lab.charts.curves import RooflinePoint as RooflinePoint
 from snippets.lab.charts.numbers import figure_cell as figure_cell
 from snippets.lab.page.across import devices_table as devices_table
 from snippets.lab.page.diff import diff_table as diff_table
-from snippets.lab.page.frame import provenance as provenance
-from snippets.lab.page.frame import show as show
-from snippets.lab.page.frame import verdicts as verdicts
-from snippets.lab.page.frame import warning as warning
+from snippets.lab.page.frame import provenance as provenance, show as show, verdicts as verdicts, warning as warning
 from snippets.lab.page.glossary import glossary_terms as glossary_terms
-from snippets.lab.page.guesses import guess_choice as guess_choice
-from snippets.lab.page.guesses import guess_number as guess_number
-from snippets.lab.page.guesses import guess_order as guess_order
-from snippets.lab.page.kernel_name import kernel_name_html as kernel_name_html
-from snippets.lab.page.kernel_name import with_kernel_names as with_kernel_names
-from snippets.lab.page.ledger import claims_table as claims_table
-from snippets.lab.page.ledger import ledger_list as ledger_list
-from snippets.lab.page.ledger import status_counts as status_counts
+from snippets.lab.page.guesses import (
+    guess_choice as guess_choice,
+    guess_number as guess_number,
+    guess_order as guess_order,
+)
+from snippets.lab.page.kernel_name import kernel_name_html as kernel_name_html, with_kernel_names as with_kernel_names
+from snippets.lab.page.ledger import (
+    claims_table as claims_table,
+    ledger_list as ledger_list,
+    status_counts as status_counts,
+)
 from snippets.lab.page.nav import chapter_list as chapter_list
-from snippets.lab.page.race import race_bars as race_bars
-from snippets.lab.page.race import race_table as race_table
-from snippets.lab.page.signatures import finding_functions as finding_functions
-from snippets.lab.page.signatures import page_functions as page_functions
-from snippets.lab.page.tables import Columns as Columns
-from snippets.lab.page.tables import comparison_table as comparison_table
-from snippets.lab.page.tables import dispatch_tree as dispatch_tree
-from snippets.lab.page.tables import kernel_table as kernel_table
-from snippets.lab.page.tables import profiler_table as profiler_table
-from snippets.lab.page.tables import sweep_table as sweep_table
-from snippets.lab.page.tables import variants_table as variants_table
+from snippets.lab.page.race import race_bars as race_bars, race_table as race_table
+from snippets.lab.page.signatures import finding_functions as finding_functions, page_functions as page_functions
+from snippets.lab.page.tables import (
+    Columns as Columns,
+    comparison_table as comparison_table,
+    dispatch_tree as dispatch_tree,
+    kernel_table as kernel_table,
+    profiler_table as profiler_table,
+    sweep_table as sweep_table,
+    variants_table as variants_table,
+)
 from snippets.lab.page.timeline import timeline as timeline
 from snippets.lab.page.waiting import waiting as waiting

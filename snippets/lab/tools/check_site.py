@@ -23,8 +23,7 @@ import msgspec
 
 from snippets.lab.cache import code_key, load, store
 from snippets.lab.tools.built_page import CSS_URL, Page, read_page
-from snippets.lab.tools.page_text import executed_fences
-from snippets.lab.tools.page_text import pages as page_texts
+from snippets.lab.tools.page_text import executed_fences, pages as page_texts
 
 
 def read(site: Path) -> dict[str, Page]:

@@ -75,8 +75,7 @@ def this_machine() -> Machine:
     """The machine that this process runs on."""
     from snippets.lab.capture.lock import reserve_gpu
     from snippets.lab.capture.recorder import batch_costs_s, record_experiments
-    from snippets.lab.capture.selection import NoGpu, recorded_cost_s, select_pending
-    from snippets.lab.capture.selection import require_gpu as gpu_of_torch
+    from snippets.lab.capture.selection import NoGpu, recorded_cost_s, require_gpu as gpu_of_torch, select_pending
     from snippets.lab.notebooks.cells import run_notebooks
 
     def require_gpu() -> str:

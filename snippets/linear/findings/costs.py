@@ -7,8 +7,16 @@ from kinetoscope.html import Cell, Html, table
 from kinetoscope.trace.queries import find_op
 from snippets.lab.finding import Device, Figure, Run, at_least, at_most, between, claim, equals, matches
 from snippets.lab.finding.measure import derived, paired_ratio, ratio_of_kinds
-from snippets.lab.page import figure_cell, kernel_name_html, race_bars, regimes, roofline, timeline, waiting
-from snippets.lab.page import show as show
+from snippets.lab.page import (
+    figure_cell,
+    kernel_name_html,
+    race_bars,
+    regimes,
+    roofline,
+    show as show,
+    timeline,
+    waiting,
+)
 from snippets.linear.findings.layer import ending, input_strides, one_and_the_same, same_work
 
 PAIRS = {

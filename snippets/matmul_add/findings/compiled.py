@@ -8,8 +8,7 @@ from kinetoscope.trace.events import Step
 from snippets.lab.finding import Claim, Device, Figure, Run, Source, at_least, between, claim, equals, format_value
 from snippets.lab.finding.measure import unpaired_ratio
 from snippets.lab.finding.quantities import quantity
-from snippets.lab.page import diff_table, timeline
-from snippets.lab.page import show as show
+from snippets.lab.page import diff_table, show as show, timeline
 from snippets.lab.recording.schema import NotTimed, Timing
 from snippets.matmul_add.findings.overhead import (
     LARGE,

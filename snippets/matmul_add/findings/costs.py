@@ -22,8 +22,7 @@ from snippets.lab.finding import (
     format_value,
 )
 from snippets.lab.finding.measure import paired_ratio, ratio_of_kinds, same, share_of_ceiling
-from snippets.lab.page import kernel_bars, race_table, sweep_table, waiting
-from snippets.lab.page import show as show
+from snippets.lab.page import kernel_bars, race_table, show as show, sweep_table, waiting
 from snippets.lab.recording.ceilings import COPY
 from snippets.matmul_add.findings.overhead import PRODUCT_4096, SWEEPS, across, is_unchanged
 
@@ -194,8 +193,7 @@ def generated(device: Device) -> Html:
 race = partial(race_table, variants={way: f"matmul_add/{name}_4096" for way, name in list(WAYS.items())[:2]})
 race_of_biases = partial(race_table, variants={way: f"matmul_add/{name}_4096" for way, name in list(WAYS.items())[2:]})
 opening = partial(
-    waiting,
-    sizes={f"{n}x{n}": {way: f"matmul_add/{way}_{n}" for way in ("eager", "compiled")} for n in (64, 4096)},
+    waiting, sizes={f"{n}x{n}": {way: f"matmul_add/{way}_{n}" for way in ("eager", "compiled")} for n in (64, 4096)}
 )
 by_kernel = partial(kernel_bars, variants={way: f"matmul_add/{name}_4096" for way, name in WAYS.items()})
 graph_gain = partial(

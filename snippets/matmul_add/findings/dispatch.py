@@ -11,8 +11,7 @@ from kinetoscope.trace.intervals import intersect, interval, length_us, union_of
 from kinetoscope.trace.queries import find_op
 from snippets.lab.finding import Device, Figure, Run, Source, at_least, between, claim, equals, format_value, matches
 from snippets.lab.finding.measure import unpaired_ratio
-from snippets.lab.page import comparison_table, dispatch_tree, timeline
-from snippets.lab.page import show as show
+from snippets.lab.page import comparison_table, dispatch_tree, show as show, timeline
 from snippets.matmul_add.findings.overhead import (
     COLD,
     LABEL,

@@ -13,8 +13,7 @@ from snippets.lab.finding import Device, Figure, Run, TraceError, format_value
 from snippets.lab.finding.band import at_least, at_most, between, equals
 from snippets.lab.finding.claim import Source, claim
 from snippets.lab.finding.measure import derived, ratio_of_kinds, share_of_ceiling
-from snippets.lab.page import regimes, roofline, timeline
-from snippets.lab.page import show as show
+from snippets.lab.page import regimes, roofline, show as show, timeline
 from snippets.lab.recording.ceilings import LARGE_MATMUL, matmul_name
 
 LABEL = "matmul_add"

@@ -12,8 +12,7 @@ from snippets.lab.charts.numbers import chart_id
 from snippets.lab.finding import Device, Figure, Run, Source, TraceError, at_least, at_most, claim, equals, format_value
 from snippets.lab.finding.measure import ratio_of_pairs, smallest
 from snippets.lab.finding.part import timing_of_samples
-from snippets.lab.page import figure_cell, guess_choice
-from snippets.lab.page import show as show
+from snippets.lab.page import figure_cell, guess_choice, show as show
 from snippets.lab.recording.schema import Timing
 from snippets.matmul_add.findings.overhead import LABEL, LARGE, SMALL, of_traces
 

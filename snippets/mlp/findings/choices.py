@@ -10,8 +10,7 @@ from snippets.lab.finding import Device, Figure, Measure, NotRecorded, Run, form
 from snippets.lab.finding.band import at_least, between, equals
 from snippets.lab.finding.claim import claim
 from snippets.lab.finding.measure import unpaired_ratio
-from snippets.lab.page import figure_cell, timing_bars
-from snippets.lab.page import show as show
+from snippets.lab.page import figure_cell, show as show, timing_bars
 from snippets.lab.recording.schema import NotTimed, Timing
 from snippets.mlp.findings.steps import BF16_BYTES, gate_bytes, pointwise
 
@@ -85,11 +84,6 @@ def chosen(device: Device, trial: str, fastest: bool = True) -> Figure:
     count = sum((each.launch == fast) is fastest for each in compilations)
     of_all = f"{count} of {len(compilations)}"
     return Figure(100 * count / len(compilations), "%", origin=f"mlp/tuned, {trial}", display=of_all)
-
-
-def slow_choices(device: Device) -> Figure:
-    """The number of compilations that did not choose the fastest."""
-    return Figure(int(chosen(device, "default", fastest=False).text.split()[0]), origin="mlp/tuned")
 
 
 def most(figure: Figure) -> bool:
@@ -177,6 +171,9 @@ def benchmark_us(device: Device, trial: str, launch: Launch) -> Figure:
 
 
 FIGURES: Mapping[str, Measure] = {
+    "slow_choices": lambda device: Figure(
+        int(chosen(device, "default", fastest=False).text.split()[0]), origin="mlp/tuned"
+    ),
     "fast_us": lambda device: drawn_us(device, fast_and_slow(device)[0]),
     "slow_us": lambda device: drawn_us(device, fast_and_slow(device)[1]),
     "benchmark_fast_us": lambda device: benchmark_us(device, "default", fast_and_slow(device)[0]),

@@ -23,8 +23,7 @@ from snippets.lab.finding.measure import (
     smallest,
     unpaired_ratio,
 )
-from snippets.lab.page import race_table, regimes, roofline, timeline, waiting
-from snippets.lab.page import show as show
+from snippets.lab.page import race_table, regimes, roofline, show as show, timeline, waiting
 from snippets.lab.recording.ceilings import LARGE_MATMUL
 from snippets.lab.recording.schema import Timing
 from snippets.mlp.findings.eager import gemm_kernels
@@ -173,10 +172,7 @@ def not_overhead_bound(device: Device) -> Figure:
 
 
 @claim(
-    "O-P13",
-    between(60, 70),
-    scope="this-gpu",
-    source=Source(ARTICLE, "cut GPU kernel launch overhead by 60–70 %", ""),
+    "O-P13", between(60, 70), scope="this-gpu", source=Source(ARTICLE, "cut GPU kernel launch overhead by 60–70 %", "")
 )
 def launches_saved(device: Device) -> Figure:
     """Fusing the MLP leaves 60 to 70 % less launch overhead; counted here: kernels.

@@ -10,22 +10,10 @@ from kinetoscope.html import Cell, Html, table
 from kinetoscope.trace.averages import key_averages
 from kinetoscope.trace.events import Step
 from kinetoscope.trace.queries import op_name
-from snippets.lab.finding import (
-    Device,
-    Figure,
-    Measure,
-    NotTimed,
-    Run,
-    between,
-    claim,
-    equals,
-    format_value,
-    matches,
-)
+from snippets.lab.finding import Device, Figure, Measure, NotTimed, Run, between, claim, equals, format_value, matches
 from snippets.lab.finding.band import at_least, at_most
 from snippets.lab.finding.measure import largest, ratio_of_pairs
-from snippets.lab.page import figure_cell
-from snippets.lab.page import show as show
+from snippets.lab.page import figure_cell, show as show
 from snippets.lab.recording.schema import Timing
 from snippets.mlp.findings.steps import gemms, kernel_ops, matmul_shapes, part_2, pointwise, pointwise_bytes
 

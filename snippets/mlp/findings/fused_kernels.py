@@ -13,8 +13,7 @@ from snippets.lab.finding.claim import claim
 from snippets.lab.finding.device import all_devices
 from snippets.lab.finding.measure import derived, paired_ratio, percent, ratio_of_pairs, smallest, unpaired_ratio
 from snippets.lab.finding.mismatch import NOT_SHOWN, reading
-from snippets.lab.page import show as show
-from snippets.lab.page import timing_bars
+from snippets.lab.page import show as show, timing_bars
 from snippets.lab.recording.schema import Timing
 from snippets.mlp.findings.choices import Launch, config_name, drawn_us, fast_and_slow, in_trace
 from snippets.mlp.findings.eager import copy_share, moved_bytes, pointwise_us

@@ -12,8 +12,7 @@ from snippets.lab.finding import Device, Figure, Measure, NotRecorded, format_va
 from snippets.lab.finding.band import at_least, between, equals, matches
 from snippets.lab.finding.claim import claim
 from snippets.lab.finding.measure import same, unpaired_ratio
-from snippets.lab.page import bytes_moved, diff_table, figure_cell, kernel_name_html, timeline
-from snippets.lab.page import show as show
+from snippets.lab.page import bytes_moved, diff_table, figure_cell, kernel_name_html, show as show, timeline
 from snippets.mlp.findings.eager import copy_share, gemm_kernels, moved_bytes, pointwise_us
 from snippets.mlp.findings.steps import BF16_BYTES, fused_work, gate_bytes, kernel_ops, launch_size, part_2, pointwise
 

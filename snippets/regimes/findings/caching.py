@@ -1,7 +1,5 @@
 """Whether GELU reads from memory: its rate right after the product that wrote its input, and what fusing saves."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,8 +17,7 @@ from snippets.lab.finding import (
     timing_of_samples,
 )
 from snippets.lab.finding.measure import difference_of_pairs, largest, percent, ratio_of_pairs, unpaired_ratio
-from snippets.lab.page import figure_cell
-from snippets.lab.page import show as show
+from snippets.lab.page import figure_cell, show as show
 from snippets.lab.recording.schema import Timing
 
 BF16_BYTES = 2
@@ -67,16 +64,6 @@ def copy_rate(device: Device) -> Figure:
 def of_copy(device: Device, op: str, tokens: int) -> Figure:
     """The rate of GELU or of a negation, right after its product / the rate of a large copy."""
     return unpaired_ratio(op_rate(device, op, tokens, "after"), copy_rate(device))
-
-
-def fastest_gelu(device: Device) -> Figure:
-    """GELU's highest rate right after its product, over the numbers of tokens."""
-    return largest(*(op_rate(device, "gelu", tokens, "after") for tokens in cache_sizes(device)))
-
-
-def gelu_of_negation(device: Device) -> Figure:
-    """GELU's rate from memory / a negation's, with 16,384 tokens."""
-    return unpaired_ratio(*(op_rate(device, op, 16384, "flushed") for op in ("gelu", "negation")))
 
 
 @claim("RG66", at_most(1), scope="timing")
@@ -198,6 +185,12 @@ def cached_over_memory(device: Device, op: str, tokens: int) -> Figure:
 
 
 FIGURES: Mapping[str, Measure] = {
+    "fastest_gelu": lambda device: largest(
+        *(op_rate(device, "gelu", tokens, "after") for tokens in cache_sizes(device))
+    ),
+    "gelu_of_negation": lambda device: unpaired_ratio(
+        *(op_rate(device, op, 16384, "flushed") for op in ("gelu", "negation"))
+    ),
     "l2_bytes": lambda device: Figure(int(cache_data(device)["l2_bytes"]), "bytes", origin=device.name),
     "large_copy_rate": copy_rate,
     "negation_at_4096": lambda device: cached_over_memory(device, "negation", 4096),

@@ -1,26 +1,14 @@
 """Cost and benefit of the compiler's modes: seconds of a compilation, time of a call."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kinetoscope.html import Cell, Html, code, table
-from snippets.lab.finding import (
-    Device,
-    Figure,
-    NotTimed,
-    at_least,
-    at_most,
-    claim,
-    equals,
-    timing_of_samples,
-)
+from snippets.lab.finding import Device, Figure, NotTimed, at_least, at_most, claim, equals, timing_of_samples
 from snippets.lab.finding.measure import percent, ratio_of_pairs, unpaired_ratio
-from snippets.lab.page import figure_cell
-from snippets.lab.page import show as show
+from snippets.lab.page import figure_cell, show as show
 from snippets.lab.recording.schema import Timing
 
 STACK, GEGLU = "stack", "geglu"

@@ -1,7 +1,5 @@
 """Where fusion does not win: few tokens and many, and a bias that moves."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from functools import partial
@@ -30,8 +28,7 @@ from snippets.lab.finding.measure import (
     ratio_of_pairs,
     smallest,
 )
-from snippets.lab.page import figure_cell, timeline, waiting
-from snippets.lab.page import show as show
+from snippets.lab.page import figure_cell, show as show, timeline, waiting
 from snippets.lab.recording.schema import Timing
 
 TOKENS = (1, 16, 64, 256, 1024, 8192)

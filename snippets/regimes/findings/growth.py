@@ -21,8 +21,7 @@ from snippets.lab.finding import (
     share_of_ceiling,
     unpaired_ratio,
 )
-from snippets.lab.page import figure_cell, regimes, timeline, waiting
-from snippets.lab.page import show as show
+from snippets.lab.page import figure_cell, regimes, show as show, timeline, waiting
 from snippets.lab.recording.ceilings import COPY, LARGE_MATMUL
 from snippets.regimes.findings.crossovers import (
     LAUNCHES,

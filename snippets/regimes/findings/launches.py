@@ -25,8 +25,7 @@ from snippets.lab.finding import (
     share_of_ceiling,
     unpaired_ratio,
 )
-from snippets.lab.page import figure_cell, race_bars, timeline
-from snippets.lab.page import show as show
+from snippets.lab.page import figure_cell, race_bars, show as show, timeline
 from snippets.lab.recording.ceilings import COPY
 from snippets.regimes.findings.crossovers import idle
 

@@ -1,7 +1,5 @@
 """When a compilation has paid for itself: what a call saves, calls until then, and the modes alone for seconds."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from functools import partial
@@ -21,8 +19,7 @@ from snippets.lab.finding import (
 )
 from snippets.lab.finding.band import Band
 from snippets.lab.finding.measure import derived, difference_of_pairs, unpaired_ratio
-from snippets.lab.page import figure_cell
-from snippets.lab.page import show as show
+from snippets.lab.page import figure_cell, show as show
 from snippets.regimes.findings.compiling import (
     GEGLU,
     KINDS,

@@ -1,7 +1,5 @@
 """A kernel made to spill: its registers, its machine code and its time beside one that does not."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from html import escape
@@ -11,8 +9,7 @@ from kinetoscope.html import Cell, Html, details, table
 from kinetoscope.trace.units import format_value
 from snippets.lab.finding import Device, Figure, Measure, Source, at_least, at_most, claim, equals, timing_of_samples
 from snippets.lab.finding.measure import derived, ratio_of_pairs
-from snippets.lab.page import figure_cell
-from snippets.lab.page import show as show
+from snippets.lab.page import figure_cell, show as show
 from snippets.lab.recording.schema import Timing
 from snippets.regimes.findings.launches import ARTICLE
 

@@ -8,8 +8,7 @@ from kinetoscope.html import Cell, Html, code, table
 from kinetoscope.trace.events import CpuOp, Step
 from kinetoscope.trace.queries import busy_us
 from snippets.lab.finding import Device, Figure, Run, at_least, claim, equals, format_value
-from snippets.lab.page import show as show
-from snippets.lab.page import timeline
+from snippets.lab.page import show as show, timeline
 from snippets.trace_rows.findings.averages import rows_of
 
 

@@ -7,8 +7,7 @@ from functools import partial
 
 from kinetoscope.trace.events import CudaCall, Span, Step, Trace
 from snippets.lab.finding import Device, Figure, at_least, at_most, between, claim, equals
-from snippets.lab.page import show as show
-from snippets.lab.page import timeline
+from snippets.lab.page import show as show, timeline
 
 QUEUE = "trace_rows/full_queue"
 LAUNCHES = "*LaunchKernel*"

@@ -7,8 +7,7 @@ from kinetoscope.diagnosis.facts import Facts
 from kinetoscope.html import Cell, Html, table
 from kinetoscope.trace.events import GpuActivity
 from snippets.lab.finding import Device, format_value
-from snippets.lab.page import kernel_name_html
-from snippets.lab.page import show as show
+from snippets.lab.page import kernel_name_html, show as show
 
 SHOWN = 4
 

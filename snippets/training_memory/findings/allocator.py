@@ -1,7 +1,5 @@
 """How the caching allocator rounds, what it keeps, and how it runs out of memory that is free."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -200,11 +198,7 @@ def rounding(device: Device) -> Html:
     """The bytes that requests of some sizes take, by setting."""
     default, expandable = (setting(device, name)["rounding"] for name in ("default", "expandable segments"))
     rows: list[list[Cell]] = [
-        [
-            in_mib(one["request"]),
-            in_mib(one["block"]),
-            *(in_mib(each["segments"]) for each in (one, other)),
-        ]
+        [in_mib(one["request"]), in_mib(one["block"]), *(in_mib(each["segments"]) for each in (one, other))]
         for one, other in zip(default, expandable, strict=True)
         if one["request"] in LISTED
     ]

@@ -1,7 +1,5 @@
 """The cost of autocast's casts, eager and compiled: kernels that only convert."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -12,18 +10,10 @@ from kinetoscope.trace.kernel_names import decode_kernel_name
 from kinetoscope.trace.queries import kernel_time_us
 from kinetoscope.trace.units import format_value
 from snippets.lab.charts.bar_charts import stacked_bars
-from snippets.lab.finding import Device, Figure, Run, at_least, between, claim, equals
+from snippets.lab.finding import Device, Figure, Measure, Run, at_least, between, claim, equals
 from snippets.lab.finding.measure import unpaired_ratio
 from snippets.lab.page import show as show
-from snippets.training_memory.findings.steps import (
-    COMPILED,
-    EAGER,
-    PHASES,
-    in_phase,
-    is_matmul,
-    run_of,
-    share_of_gpu_time,
-)
+from snippets.training_memory.findings import steps
 
 TYPES: Mapping[str, str] = {"c10::BFloat16": "bf16", "float": "float32"}
 VIEWS = {"t", "view", "_unsafe_view", "transpose", "permute", "reshape", "expand"}
@@ -47,8 +37,8 @@ def casts(run: Run, step: Step) -> list[Cast]:
     sizes = {name: int(value) for name, value in run.point.parameters.items()}
     weight = sorted((sizes["dim"], sizes["hidden"]))
     found = []
-    for phase in PHASES:
-        for activity in in_phase(step, phase):
+    for phase in steps.PHASES:
+        for activity in steps.in_phase(step, phase):
             to = _converts_to(activity)
             if to and activity.op is not None:
                 shape = activity.op.input_shapes[0]
@@ -79,23 +69,18 @@ def merged_casts(step: Step) -> int:
 
 
 def _count(device: Device, variant: str, keep: Callable[[Cast], bool]) -> Figure:
-    run = run_of(device, variant)
+    run = steps.run_of(device, variant)
     return run.per_step(lambda step: sum(map(keep, casts(run, step))))
 
 
 def _cast_time(device: Device, variant: str) -> Figure:
-    run = run_of(device, variant)
+    run = steps.run_of(device, variant)
     return run.per_step(lambda step: kernel_time_us([cast.activity for cast in casts(run, step)]), "us")
 
 
 def _cast_share(device: Device, variant: str) -> Figure:
-    run = run_of(device, variant)
-    return share_of_gpu_time(run, lambda step: [cast.activity for cast in casts(run, step)])
-
-
-def cast_kernels(device: Device) -> Figure:
-    """Kernels of an eager step under autocast that only convert."""
-    return _count(device, "autocast", lambda cast: True)
+    run = steps.run_of(device, variant)
+    return steps.share_of_gpu_time(run, lambda step: [cast.activity for cast in casts(run, step)])
 
 
 def cast_time(device: Device) -> Figure:
@@ -109,7 +94,7 @@ def casts_of_the_gap(device: Device) -> Figure:
     A step with bf16 weights has casts, too: those of the loss. They aren't autocast's.
     """
     whole, without = (
-        run_of(device, variant).per_step(lambda step: kernel_time_us(step.activities), "us")
+        steps.run_of(device, variant).per_step(lambda step: kernel_time_us(step.activities), "us")
         for variant in ("autocast", "bfloat16")
     )
     spent, kept = (_cast_time(device, variant) for variant in ("autocast", "bfloat16"))
@@ -122,11 +107,6 @@ def compiled_cast_time(device: Device) -> Figure:
     return _cast_time(device, "autocast_compiled")
 
 
-def merged_kernels(device: Device) -> Figure:
-    """Kernels of a compiled step under autocast that convert and compute."""
-    return run_of(device, "autocast_compiled").per_step(merged_casts)
-
-
 def _per_layer(figure: Figure, run: Run, matrices: int) -> Figure:
     layers = int(run.point.parameters["layers"])
     return Figure(figure.number / (matrices * layers), origin=figure.origin, conclusive=figure.conclusive)
@@ -136,21 +116,21 @@ def _per_layer(figure: Figure, run: Run, matrices: int) -> Figure:
 def weight_casts(device: Device) -> Figure:
     """Autocast converts each weight matrix once a step, in forward, and backward uses the same copy."""
     counted = _count(device, "autocast", lambda cast: cast.subject == "weights" and cast.to == "bf16")
-    return _per_layer(counted, run_of(device, "autocast"), 3)
+    return _per_layer(counted, steps.run_of(device, "autocast"), 3)
 
 
 @claim("TM9", equals(2))
 def input_casts(device: Device) -> Figure:
     """Autocast converts the output of each norm twice in forward: once for the gate, once for up."""
     counted = _count(device, "autocast", lambda cast: cast.subject == "activations" and cast.phase == "forward")
-    return _per_layer(counted, run_of(device, "autocast"), 1)
+    return _per_layer(counted, steps.run_of(device, "autocast"), 1)
 
 
 @claim("TM10", equals(1))
 def gradient_casts(device: Device) -> Figure:
     """Autocast converts the gradient of each weight matrix back to float32."""
     counted = _count(device, "autocast", lambda cast: cast.subject == "weights" and cast.to == "float32")
-    return _per_layer(counted, run_of(device, "autocast"), 3)
+    return _per_layer(counted, steps.run_of(device, "autocast"), 3)
 
 
 @claim("TM11", between(5, 20), scope="timing")
@@ -165,27 +145,17 @@ def compiled_activation_casts(device: Device) -> Figure:
     return _count(device, "autocast_compiled", lambda cast: cast.subject == "activations" and cast.phase == "forward")
 
 
-def compiled_gradient_casts(device: Device) -> Figure:
-    """Compiled, kernels of backward that only convert the gradient of an activation."""
-    return _count(device, "autocast_compiled", lambda cast: cast.subject == "activations" and cast.phase == "backward")
-
-
 @claim("TM13", equals(2))
 def compiled_weight_casts(device: Device) -> Figure:
     """Compiled, each weight matrix is still converted by a kernel of its own, and so is its gradient."""
     counted = _count(device, "autocast_compiled", lambda cast: cast.subject == "weights")
-    return _per_layer(counted, run_of(device, "autocast_compiled"), 3)
+    return _per_layer(counted, steps.run_of(device, "autocast_compiled"), 3)
 
 
 @claim("TM14", at_least(1.5), scope="timing")
 def removed_by_fusion(device: Device) -> Figure:
     """Eager, kernels that only convert take at least 1.5 times as long as compiled."""
     return unpaired_ratio(cast_time(device), compiled_cast_time(device))
-
-
-def compiled_cast_share(device: Device) -> Figure:
-    """The share of such kernels in the GPU's time, compiled."""
-    return _cast_share(device, "autocast_compiled")
 
 
 LOOKS = {"matrix products": "gemm", "kernels that only convert": "copy", "other kernels": "pointwise"}
@@ -195,15 +165,15 @@ LOOKS = {"matrix products": "gemm", "kernels that only convert": "copy", "other 
 def purposes(device: Device) -> Html:
     """The GPU's time of a step by purpose, for each precision but float32."""
     groups = {}
-    for name, variant in {**EAGER, **COMPILED}.items():
+    for name, variant in {**steps.EAGER, **steps.COMPILED}.items():
         if variant == "fp32":
             continue
-        run = run_of(device, variant)
+        run = steps.run_of(device, variant)
         step = run.step
         sums = {
-            "matrix products": kernel_time_us(filter(is_matmul, step.activities)),
+            "matrix products": kernel_time_us(filter(steps.is_matmul, step.activities)),
             "kernels that only convert": kernel_time_us([cast.activity for cast in casts(run, step)]),
-            "optimizer": kernel_time_us(in_phase(step, "optimizer")),
+            "optimizer": kernel_time_us(steps.in_phase(step, "optimizer")),
         }
         rest = kernel_time_us(step.activities) - sum(sums.values())
         groups[name] = [(purpose, us) for purpose, us in {**sums, "other kernels": rest}.items() if us > 0]
@@ -222,7 +192,7 @@ ROWS: Mapping[str, Callable[[Cast], bool]] = {
 def casts_table(device: Device, *variants: str) -> Html:
     """Kernels that only convert, eager and compiled: how many, and how long."""
     rows: list[list[Cell]] = []
-    found = {variant: casts(run, run.step) for variant in variants for run in [run_of(device, variant)]}
+    found = {variant: casts(run, run.step) for variant in variants for run in [steps.run_of(device, variant)]}
     together: Mapping[str, Callable[[Cast], bool]] = {"together": lambda cast: True}
     for name, keep in {**ROWS, **together}.items():
         cells: list[Cell] = [name]
@@ -234,3 +204,13 @@ def casts_table(device: Device, *variants: str) -> Html:
     head = ["what is converted", *(f"{names[each]}: {word}" for each in variants for word in ("kernels", "GPU time"))]
     told = " and ".join(names[each] for each in variants)
     return table(f"Kernels of one step under autocast that only convert, {told}", head, rows)
+
+
+FIGURES: Mapping[str, Measure] = {
+    "cast_kernels": lambda device: _count(device, "autocast", lambda cast: True),
+    "merged_kernels": lambda device: steps.run_of(device, "autocast_compiled").per_step(merged_casts),
+    "compiled_gradient_casts": lambda device: _count(
+        device, "autocast_compiled", lambda cast: cast.subject == "activations" and cast.phase == "backward"
+    ),
+    "compiled_cast_share": lambda device: _cast_share(device, "autocast_compiled"),
+}

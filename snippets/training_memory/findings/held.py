@@ -1,7 +1,5 @@
 """The data of the step's probe: its variants, the bytes of its phases, and its events by kind of bytes."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

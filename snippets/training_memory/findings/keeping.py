@@ -1,16 +1,15 @@
 """The tensors that forward keeps for backward: measured, derived from shapes, chosen by a compiler, and recomputed
 instead."""
 
-from __future__ import annotations
-
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 
 from kinetoscope.html import Cell, Html, code, table
 from kinetoscope.trace.events import GpuActivity, Step
 from kinetoscope.trace.units import format_value
 from snippets.lab.charts.numbers import figure_cell
-from snippets.lab.finding import Device, Figure, at_least, at_most, between, claim, equals, timing_of_samples
+from snippets.lab.finding import Device, Figure, Measure, at_least, at_most, between, claim, equals, timing_of_samples
 from snippets.lab.finding.measure import percent, ratio_of_pairs, unpaired_ratio
 from snippets.lab.page import show as show
 from snippets.training_memory.findings.held import (
@@ -52,16 +51,6 @@ def left_as_derived(device: Device) -> Figure:
 def saved_as_derived(device: Device) -> Figure:
     """What autograd saves is what shapes say, within 1 %: in float32, bf16, under autocast and recomputed."""
     return farthest_from_one(device, {name: saved_bytes(device, name) / derived_bytes(device, name) for name in EAGER})
-
-
-def kept_by_shapes(device: Device) -> Figure:
-    """The bytes that forward keeps in float32, by shapes."""
-    return figure(device, "fp32", derived_bytes(device, "fp32"), "bytes")
-
-
-def kept_by_autograd(device: Device) -> Figure:
-    """The bytes that autograd saves in float32."""
-    return figure(device, "fp32", saved_bytes(device, "fp32"), "bytes")
 
 
 @claim("TM32", between(0.99, 1.01))
@@ -144,11 +133,6 @@ def launching(device: Device) -> Figure:
     return _time(device, SMALL, "autocast", "enqueue")
 
 
-def launching_share(device: Device) -> Figure:
-    """The same in percent of the step's time from Python."""
-    return percent(unpaired_ratio(launching(device), _time(device, SMALL, "autocast", "from_python")))
-
-
 def launching_again(device: Device) -> Figure:
     """The CPU's time to launch the step that recomputes, at the larger batch."""
     return _time(device, LARGE, "recomputed", "enqueue")
@@ -165,16 +149,6 @@ def recomputing_adds(device: Device) -> Figure:
     ratio = _recomputing_over_keeping(device, LARGE, "interleaved")
     low, high = ratio.bounds
     return Figure(100 * (ratio.number - 1), "%", (100 * (low - 1), 100 * (high - 1)), ratio.origin)
-
-
-def recomputing_from_python(device: Device) -> Figure:
-    """How many times as long the step that recomputes takes at the larger batch, from Python."""
-    return _recomputing_over_keeping(device, LARGE, "from_python")
-
-
-def forward_time_share(device: Device) -> Figure:
-    """Forward's share of the GPU's time of a step under autocast."""
-    return share_of_gpu_time(run_of(device, "autocast"), forward_work)
 
 
 def recomputed_time_share(device: Device) -> Figure:
@@ -218,11 +192,6 @@ def recomputing_is_launched(device: Device) -> Figure:
     """At the smaller batch, launching takes at least 80 % of the time of the step that recomputes."""
     launched, waited = (_time(device, SMALL, "recomputed", kind) for kind in ("enqueue", "from_python"))
     return percent(unpaired_ratio(launched, waited))
-
-
-def recomputing_small(device: Device) -> Figure:
-    """How many times as long the step that recomputes takes at the smaller batch."""
-    return _recomputing_over_keeping(device, SMALL, "from_python")
 
 
 @claim("TM41", equals(True))
@@ -290,3 +259,15 @@ def recomputing_bytes(device: Device) -> Html:
     ]
     head = ["step", "kept for backward", "peak"]
     return table("What recomputing saves", head, rows)
+
+
+FIGURES: Mapping[str, Measure] = {
+    "kept_by_shapes": lambda device: figure(device, "fp32", derived_bytes(device, "fp32"), "bytes"),
+    "kept_by_autograd": lambda device: figure(device, "fp32", saved_bytes(device, "fp32"), "bytes"),
+    "launching_share": lambda device: percent(
+        unpaired_ratio(launching(device), _time(device, SMALL, "autocast", "from_python"))
+    ),
+    "recomputing_from_python": lambda device: _recomputing_over_keeping(device, LARGE, "from_python"),
+    "forward_time_share": lambda device: share_of_gpu_time(run_of(device, "autocast"), forward_work),
+    "recomputing_small": lambda device: _recomputing_over_keeping(device, SMALL, "from_python"),
+}

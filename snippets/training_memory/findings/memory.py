@@ -1,28 +1,14 @@
 """The memory of a training step in each phase, by kind of bytes, and its other memory on the GPU."""
 
-from __future__ import annotations
-
 from kinetoscope.html import Cell, Html, table
 from kinetoscope.trace.units import format_value
 from snippets.lab.charts.bar_charts import stacked_bars
 from snippets.lab.finding import Device, Figure, NotTimed, Source, at_least, at_most, between, claim, equals
 from snippets.lab.page import show as show
+from snippets.training_memory.findings import held
 from snippets.training_memory.findings.allocator import ARTICLE
 from snippets.training_memory.findings.charts import memory_timeline
-from snippets.training_memory.findings.drawn import HELD
-from snippets.training_memory.findings.drawn import NAMES as KINDS
-from snippets.training_memory.findings.held import (
-    NAMES,
-    PHASES,
-    farthest_from_one,
-    figure,
-    held_step,
-    peak_bytes,
-    phase_bytes,
-    ratio,
-    saved_bytes,
-    variant,
-)
+from snippets.training_memory.findings.drawn import HELD, NAMES as KINDS
 
 HIGH = 1.5
 """Memory in use over the sum of weights and activations, from which we call it significantly higher."""
@@ -35,34 +21,37 @@ CAPTION = "What one training step takes of the GPU's memory at its peak"
 @claim("TM36", between(0.99, 1.01))
 def events_add_up(device: Device) -> Figure:
     """The allocator's events add up to the peak that it reports, within 1 %, in each of these steps."""
-    peaks = {name: sum(held_step(device, name).peak()[1].values()) / peak_bytes(device, name) for name in NAMES}
-    return farthest_from_one(device, peaks)
+    peaks = {
+        name: sum(held.held_step(device, name).peak()[1].values()) / held.peak_bytes(device, name)
+        for name in held.NAMES
+    }
+    return held.farthest_from_one(device, peaks)
 
 
 @claim("TM37", equals("backward"))
 def phase_of_peak(device: Device) -> Figure:
     """Each of these steps holds most in backward."""
-    steps = {name: held_step(device, name) for name in NAMES}
+    steps = {name: held.held_step(device, name) for name in held.NAMES}
     phases = dict.fromkeys(step.phase_at(step.peak()[0]) for step in steps.values())
-    return figure(device, "all", ", ".join(phases))
+    return held.figure(device, "all", ", ".join(phases))
 
 
 @claim("TM38", at_least(50))
 def activations_at_peak(device: Device) -> Figure:
     """Most of what the float32 step holds at its peak are activations."""
-    level = held_step(device, "fp32").peak()[1]
-    return figure(device, "fp32", 100 * level["activations"] / sum(level.values()), "%")
+    level = held.held_step(device, "fp32").peak()[1]
+    return held.figure(device, "fp32", 100 * level["activations"] / sum(level.values()), "%")
 
 
 def peak_over_parameters(device: Device) -> Figure:
     """The peak of the float32 step over the bytes of its parameters."""
-    return ratio(device, "fp32", peak_bytes(device, "fp32"), variant(device, "fp32")["parameters"])
+    return held.ratio(device, "fp32", held.peak_bytes(device, "fp32"), held.variant(device, "fp32")["parameters"])
 
 
 def _optimizer_needs(device: Device, name: str) -> Figure:
     """Peak bytes of the optimizer's phase beyond the bytes before / the parameters' bytes."""
-    peak, before = (phase_bytes(device, name, "optimizer", moment) for moment in ("peak", "before"))
-    return ratio(device, name, peak - before, variant(device, name)["parameters"])
+    peak, before = (held.phase_bytes(device, name, "optimizer", moment) for moment in ("peak", "before"))
+    return held.ratio(device, name, peak - before, held.variant(device, name)["parameters"])
 
 
 @claim("TM42", at_least(0.9))
@@ -80,19 +69,19 @@ def fused_needs(device: Device) -> Figure:
 @claim("TM44", at_least(0.9))
 def zeroed_gradients_stay(device: Device) -> Figure:
     """With gradients set to zero, not None, the peak is higher by at least 0.9 times the gradients' bytes."""
-    zeroed, gone = (peak_bytes(device, name) for name in ("gradients zeroed", "autocast"))
-    return ratio(device, "gradients zeroed", zeroed - gone, variant(device, "autocast")["gradients"])
+    zeroed, gone = (held.peak_bytes(device, name) for name in ("gradients zeroed", "autocast"))
+    return held.ratio(device, "gradients zeroed", zeroed - gone, held.variant(device, "autocast")["gradients"])
 
 
 def zeroed_gradients_cost(device: Device) -> Figure:
     """Bytes by which the peak is higher with gradients set to zero."""
-    zeroed, gone = (peak_bytes(device, name) for name in ("gradients zeroed", "autocast"))
-    return figure(device, "gradients zeroed", zeroed - gone, "bytes")
+    zeroed, gone = (held.peak_bytes(device, name) for name in ("gradients zeroed", "autocast"))
+    return held.figure(device, "gradients zeroed", zeroed - gone, "bytes")
 
 
 def _reserved(device: Device, name: str) -> tuple[int, int, int]:
     """Bytes in use on the GPU, bytes that PyTorch has reserved, and the part of them that it can't release."""
-    found = variant(device, name)
+    found = held.variant(device, name)
     statistics, (free, everything) = found["statistics"], found["free_of_all"]
     reserved, split = (statistics[f"{each}_bytes.all.current"] for each in ("reserved", "inactive_split"))
     return everything - free, reserved, split
@@ -113,21 +102,21 @@ def fragmented_share(device: Device) -> Figure:
     _, reserved, split = _reserved(device, "fp32")
     if used_over_sum(device).number < HIGH:
         raise NotTimed("the float32 step has less in use: it cannot test the sign")
-    return figure(device, "fp32", 100 * split / reserved, "%")
+    return held.figure(device, "fp32", 100 * split / reserved, "%")
 
 
 def used_over_sum(device: Device) -> Figure:
     """Memory in use over the sum of weights and activations, in the float32 step."""
     used, _, _ = _reserved(device, "fp32")
-    whole = variant(device, "fp32")["parameters"] + saved_bytes(device, "fp32")
-    return ratio(device, "fp32", used, whole)
+    whole = held.variant(device, "fp32")["parameters"] + held.saved_bytes(device, "fp32")
+    return held.ratio(device, "fp32", used, whole)
 
 
 def opening(device: Device) -> Html:
     """The kinds of bytes on the GPU at the peak of a step, by variant."""
     groups: dict[str, list[tuple[str, float]]] = {}
-    for name, heading in NAMES.items():
-        _, level = held_step(device, name).peak()
+    for name, heading in held.NAMES.items():
+        _, level = held.held_step(device, name).peak()
         used, reserved, _ = _reserved(device, name)
         parts = {KINDS[kind]: level[kind] for kind in HELD}
         parts |= {CACHED: max(0, reserved - sum(level.values())), CONTEXT: used - reserved}
@@ -138,15 +127,15 @@ def opening(device: Device) -> Html:
 
 def timeline(device: Device) -> Html:
     """One step, allocation by allocation."""
-    steps = {NAMES[name]: held_step(device, name) for name in DRAWN}
+    steps = {held.NAMES[name]: held.held_step(device, name) for name in DRAWN}
     return memory_timeline(device, steps, "One step, allocation by allocation")
 
 
 def phases(device: Device) -> Html:
     """The peak of each phase, and the bytes before the step."""
     rows: list[list[Cell]] = []
-    for name, heading in NAMES.items():
-        peaks = (format_value(phase_bytes(device, name, phase, "peak"), "bytes") for phase in PHASES)
-        rows.append([heading, format_value(phase_bytes(device, name, "forward", "before"), "bytes"), *peaks])
-    head = ["step", "before the step", *(f"peak in {phase}" for phase in PHASES)]
+    for name, heading in held.NAMES.items():
+        peaks = (format_value(held.phase_bytes(device, name, phase, "peak"), "bytes") for phase in held.PHASES)
+        rows.append([heading, format_value(held.phase_bytes(device, name, "forward", "before"), "bytes"), *peaks])
+    head = ["step", "before the step", *(f"peak in {phase}" for phase in held.PHASES)]
     return table("Bytes allocated before one step, and at most in each of its phases", head, rows)

@@ -1,7 +1,5 @@
 """AdamW three ways: its kernels, its time, and the bytes that it moves."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 
@@ -9,7 +7,7 @@ from kinetoscope.html import Cell, Html, code, table
 from kinetoscope.trace.events import GpuActivity, Step
 from kinetoscope.trace.queries import annotation_us, kernel_time_us
 from snippets.lab.charts.numbers import figure_cell
-from snippets.lab.finding import Device, Figure, NotTimed, Run, at_least, between, claim, equals
+from snippets.lab.finding import Device, Figure, Measure, NotTimed, Run, at_least, between, claim, equals
 from snippets.lab.finding.measure import derived, paired_ratio, unpaired_ratio
 from snippets.lab.page import show as show
 from snippets.lab.recording.ceilings import COPY
@@ -77,24 +75,9 @@ def foreach_over_loop_gpu(device: Device) -> Figure:
     return unpaired_ratio(*(run.per_step(_optimizer_us, "us") for run in runs))
 
 
-def foreach_over_loop_cpu(device: Device) -> Figure:
-    """The CPU's time in the phase of the foreach optimizer / the loop's, with the profiler."""
-    return unpaired_ratio(*(_phase_cpu(device, name) for name in ("optimizer_foreach", "optimizer_loop")))
-
-
 def _phase_cpu(device: Device, variant: str) -> Figure:
     """The CPU's time in the optimizer's phase, with the profiler."""
     return run_of(device, variant).per_step(lambda step: annotation_us(step, "optimizer"), "us")
-
-
-def loop_busy(device: Device) -> Figure:
-    """The share of an iteration with the loop over parameters that its kernels fill."""
-    return busy_share(device, "optimizer_loop")
-
-
-def loop_over_foreach(device: Device) -> Figure:
-    """A step with the loop over parameters, over a step with the foreach optimizer."""
-    return paired_ratio(run_of(device, "optimizer_loop"), run_of(device, "optimizer_foreach"), "iteration")
 
 
 def optimizers(device: Device) -> Html:
@@ -138,11 +121,6 @@ def _rate(moved: float, us: Figure) -> Figure:
     return Figure(1e6 * moved / us.number, "bytes/s", rates, us.origin)
 
 
-def update_share(device: Device) -> Figure:
-    """The rate at which the fused optimizer moves its bytes, in percent of a large copy's (page devices)."""
-    return _share_of_copy(device, update_rate(device))
-
-
 def _share_of_copy(device: Device, rate: Figure) -> Figure:
     copy = device["devices/copy"]
     copied = copy.ceiling(COPY).rate
@@ -176,3 +154,15 @@ def _squares_share(device: Device, variant: str, operator: str, numbers: int) ->
     if not us.number:
         raise NotTimed(f"{run.id} has no kernel of {operator}")
     return _share_of_copy(device, _rate(4 * 3 * numbers, us))
+
+
+FIGURES: Mapping[str, Measure] = {
+    "foreach_over_loop_cpu": lambda device: unpaired_ratio(
+        *(_phase_cpu(device, name) for name in ("optimizer_foreach", "optimizer_loop"))
+    ),
+    "loop_busy": lambda device: busy_share(device, "optimizer_loop"),
+    "loop_over_foreach": lambda device: paired_ratio(
+        run_of(device, "optimizer_loop"), run_of(device, "optimizer_foreach"), "iteration"
+    ),
+    "update_share": lambda device: _share_of_copy(device, update_rate(device)),
+}

@@ -1,6 +1,6 @@
 """Training steps by precision: how long they take, and what their matrix products multiply."""
 
-from __future__ import annotations
+from collections.abc import Mapping
 
 from kinetoscope.html import Cell, Html, table
 from kinetoscope.trace.events import GpuActivity, Step
@@ -8,18 +8,10 @@ from kinetoscope.trace.kernel_names import decode_kernel_name
 from kinetoscope.trace.queries import kernel_time_us
 from kinetoscope.trace.units import format_value
 from snippets.lab.charts.numbers import figure_cell
-from snippets.lab.finding import Device, Figure, Source, at_least, at_most, claim, equals
+from snippets.lab.finding import Device, Figure, Measure, Source, at_least, at_most, claim, equals
 from snippets.lab.finding.measure import paired_ratio, unpaired_ratio
 from snippets.lab.page import show as show
-from snippets.training_memory.findings.steps import (
-    COMPILED,
-    EAGER,
-    busy_share,
-    gpu_us,
-    is_matmul,
-    run_of,
-    share_of_gpu_time,
-)
+from snippets.training_memory.findings import steps
 
 ARTICLE = Source(
     "The Profiling Deep-Dive on nn.Linear Fusion", "fusion might not help if the data can't stay in cache", device=""
@@ -27,7 +19,7 @@ ARTICLE = Source(
 
 
 def _speedup(device: Device, slow: str, fast: str) -> Figure:
-    return paired_ratio(run_of(device, slow), run_of(device, fast), "iteration")
+    return paired_ratio(steps.run_of(device, slow), steps.run_of(device, fast), "iteration")
 
 
 @claim("TM15", at_least(3), scope="timing")
@@ -73,39 +65,14 @@ def fusion_does_not_help(device: Device) -> Figure:
     return _speedup(device, "autocast", "autocast_compiled")
 
 
-def compiled_bfloat16(device: Device) -> Figure:
-    """How many times as fast a step with bf16 weights is when compiled."""
-    return _speedup(device, "bfloat16", "bfloat16_compiled")
-
-
 @claim("TM19", at_most(1.2), scope="timing")
 def compiled_autocast_over_bfloat16(device: Device) -> Figure:
     """Compiled, a step under autocast takes at most 1.2 times as long as one with bf16 weights."""
     return _speedup(device, "autocast_compiled", "bfloat16_compiled")
 
 
-def compiled_autocast_gpu(device: Device) -> Figure:
-    """The GPU's time of an eager step under autocast / a compiled step's."""
-    return unpaired_ratio(*(gpu_us(device, name) for name in ("autocast", "autocast_compiled")))
-
-
-def compiled_bfloat16_gpu(device: Device) -> Figure:
-    """The same with bf16 weights."""
-    return unpaired_ratio(*(gpu_us(device, name) for name in ("bfloat16", "bfloat16_compiled")))
-
-
-def compiled_gpu_ratio(device: Device) -> Figure:
-    """The GPU's time of a compiled step under autocast / that with bf16 weights."""
-    return unpaired_ratio(*(gpu_us(device, name) for name in ("autocast_compiled", "bfloat16_compiled")))
-
-
-def autocast_speedup(device: Device) -> Figure:
-    """How many times as fast as in float32 a step is under autocast."""
-    return _speedup(device, "fp32", "autocast")
-
-
 def _clock(device: Device, variant: str) -> Figure:
-    run = run_of(device, variant)
+    run = steps.run_of(device, variant)
     return Figure(run.timing("iteration").clock_mhz, "MHz", origin=run.origin)
 
 
@@ -119,31 +86,11 @@ def float32_clock(device: Device) -> Figure:
     return _clock(device, "fp32")
 
 
-def tf32_clock(device: Device) -> Figure:
-    """The multiprocessors' clock while steps with TF32 products run."""
-    return _clock(device, "tf32")
-
-
 def reasons_to_lower_the_clock(device: Device) -> Figure:
     """The GPU's reasons for a lower clock while steps in any precision were timed; `none` without a reason."""
-    runs = [run_of(device, variant) for variant in {**EAGER, **COMPILED}.values()]
+    runs = [steps.run_of(device, variant) for variant in {**steps.EAGER, **steps.COMPILED}.values()]
     named = sorted({reason for run in runs for reason in run.timing("iteration").throttle})
     return Figure(", ".join(named) or "none", origin=f"{device.name}, while the loops were timed")
-
-
-def compiled_iteration(device: Device) -> Figure:
-    """A compiled iteration with bf16 weights."""
-    return run_of(device, "bfloat16_compiled").time("iteration")
-
-
-def compiled_gpu_time(device: Device) -> Figure:
-    """The GPU's time of a compiled step with bf16 weights, in its trace."""
-    return gpu_us(device, "bfloat16_compiled")
-
-
-def tf32_busy(device: Device) -> Figure:
-    """The share of an iteration with TF32 products that its kernels fill."""
-    return busy_share(device, "tf32")
 
 
 @claim("TM28", at_most(0.95), scope="timing")
@@ -152,46 +99,38 @@ def lower_clock(device: Device) -> Figure:
     return unpaired_ratio(compiled_clock(device), float32_clock(device))
 
 
-def matmul_time_share(device: Device) -> Figure:
-    """The share of matrix products in the GPU's time, under autocast."""
-    return share_of_gpu_time(run_of(device, "autocast"), _matmuls)
-
-
 def matmul_types(step: Step) -> str:
     """The types of the factors, by the names of the kernels."""
-    types = {decode_kernel_name(activity.name).dtype or "not named" for activity in step.kernels if is_matmul(activity)}
+    types = {
+        decode_kernel_name(activity.name).dtype or "not named" for activity in step.kernels if steps.is_matmul(activity)
+    }
     return ", ".join(sorted(types))
 
 
 @claim("TM20", equals("f32; tf32; bf16; bf16"), scope="this-gpu")
 def types_of_products(device: Device) -> Figure:
     """By the names of their kernels, products multiply float32, TF32, bf16 and bf16 numbers in the four precisions."""
-    types = [run_of(device, variant).per_step(matmul_types) for variant in EAGER.values()]
+    types = [steps.run_of(device, variant).per_step(matmul_types) for variant in steps.EAGER.values()]
     agree = all(figure.conclusive for figure in types)
     text = "; ".join(str(figure.value) for figure in types)
     return Figure(text, origin=f"{device.short_name}, names of kernels", conclusive=agree)
 
 
 def _matmuls(step: Step) -> list[GpuActivity]:
-    return list(filter(is_matmul, step.activities))
-
-
-def matmul_share_float32(device: Device) -> Figure:
-    """The share of matrix products in the GPU's time, in float32."""
-    return share_of_gpu_time(run_of(device, "fp32"), _matmuls)
+    return list(filter(steps.is_matmul, step.activities))
 
 
 def precisions(device: Device) -> Html:
     """An iteration in each precision; its matrix products by type, time and rate; its memory."""
     rows: list[list[Cell]] = []
-    for name, variant in {**EAGER, **COMPILED}.items():
-        run = run_of(device, variant)
+    for name, variant in {**steps.EAGER, **steps.COMPILED}.items():
+        run = steps.run_of(device, variant)
         us = run.per_step(lambda step: kernel_time_us(_matmuls(step)), "us")
         rows.append(
             [
                 name,
                 figure_cell(run.time("iteration")),
-                format_value(busy_share(device, variant).number, "%"),
+                format_value(steps.busy_share(device, variant).number, "%"),
                 matmul_types(run.step),
                 figure_cell(us),
                 format_value(1e6 * run.point.flops / us.number, "flop/s"),
@@ -210,3 +149,24 @@ def precisions(device: Device) -> Html:
         "clock",
     ]
     return table("One training step in four precisions", head, rows)
+
+
+FIGURES: Mapping[str, Measure] = {
+    "compiled_bfloat16": lambda device: _speedup(device, "bfloat16", "bfloat16_compiled"),
+    "compiled_autocast_gpu": lambda device: unpaired_ratio(
+        *(steps.gpu_us(device, name) for name in ("autocast", "autocast_compiled"))
+    ),
+    "compiled_bfloat16_gpu": lambda device: unpaired_ratio(
+        *(steps.gpu_us(device, name) for name in ("bfloat16", "bfloat16_compiled"))
+    ),
+    "compiled_gpu_ratio": lambda device: unpaired_ratio(
+        *(steps.gpu_us(device, name) for name in ("autocast_compiled", "bfloat16_compiled"))
+    ),
+    "autocast_speedup": lambda device: _speedup(device, "fp32", "autocast"),
+    "tf32_clock": lambda device: _clock(device, "tf32"),
+    "compiled_iteration": lambda device: steps.run_of(device, "bfloat16_compiled").time("iteration"),
+    "compiled_gpu_time": lambda device: steps.gpu_us(device, "bfloat16_compiled"),
+    "tf32_busy": lambda device: steps.busy_share(device, "tf32"),
+    "matmul_time_share": lambda device: steps.share_of_gpu_time(steps.run_of(device, "autocast"), _matmuls),
+    "matmul_share_float32": lambda device: steps.share_of_gpu_time(steps.run_of(device, "fp32"), _matmuls),
+}

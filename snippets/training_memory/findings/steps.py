@@ -1,7 +1,5 @@
 """A training step by phase and by optimizer: kernels, launches and GPU time."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -11,12 +9,10 @@ from kinetoscope.trace.kernel_names import decode_kernel_name
 from kinetoscope.trace.queries import annotation_us, kernel_time_us
 from kinetoscope.trace.units import format_value
 from snippets.lab.charts.bar_charts import stacked_bars
-from snippets.lab.finding import Device, Figure, Run, at_most, between, claim, equals
+from snippets.lab.finding import Device, Figure, Measure, Run, at_most, between, claim, equals
 from snippets.lab.finding.measure import percent, unpaired_ratio
-from snippets.lab.page import show as show
-from snippets.lab.page import timing_bars
-from snippets.training_step.findings.pictures import phase_of, phase_spans
-from snippets.training_step.findings.pictures import phases_timeline as phases_timeline
+from snippets.lab.page import show as show, timing_bars
+from snippets.training_step.findings.pictures import phase_of, phase_spans, phases_timeline as phases_timeline
 
 PHASES = ("forward", "loss", "backward", "optimizer")
 """The annotations of a step, in order."""
@@ -26,10 +22,7 @@ EAGER: Mapping[str, str] = {
     "autocast to bf16": "autocast",
     "bf16 weights": "bfloat16",
 }
-COMPILED: Mapping[str, str] = {
-    "autocast, compiled": "autocast_compiled",
-    "bf16 weights, compiled": "bfloat16_compiled",
-}
+COMPILED: Mapping[str, str] = {"autocast, compiled": "autocast_compiled", "bf16 weights, compiled": "bfloat16_compiled"}
 """Heading of a variant -> the name of its experiment."""
 
 
@@ -127,11 +120,6 @@ def backward_in_float32(device: Device) -> Figure:
     return backward_over_forward(device, "fp32")
 
 
-def backward_under_autocast(device: Device) -> Figure:
-    """The GPU's time in backward over its time in forward, under autocast."""
-    return backward_over_forward(device, "autocast")
-
-
 @claim("TM3", at_most(10), scope="timing")
 def optimizer_is_small(device: Device) -> Figure:
     """Fused, the optimizer takes less than a tenth of the GPU's time of a step under autocast."""
@@ -142,11 +130,6 @@ def profiled_cpu(device: Device) -> Figure:
     """The CPU's time for a step under autocast, with the profiler."""
     run = run_of(device, "autocast")
     return run.per_step(lambda step: annotation_us(step, run.label), "us")
-
-
-def iteration(device: Device) -> Figure:
-    """An iteration under autocast, without the profiler."""
-    return run_of(device, "autocast").time("iteration")
 
 
 def gpu_us(device: Device, variant: str) -> Figure:
@@ -162,14 +145,16 @@ def busy_share(device: Device, variant: str) -> Figure:
     return percent(unpaired_ratio(gpu_us(device, variant), run_of(device, variant).time("iteration")))
 
 
-def gpu_time(device: Device) -> Figure:
-    """The GPU's time of a step under autocast, in its trace."""
-    return gpu_us(device, "autocast")
-
-
 def missed_without_update(device: Device) -> Figure:
     """How far the first three losses would be off, had no step updated a weight: relative error, in percent."""
     run = device["training_memory/accuracy"]
     first, *rest = run.data["1e-3"]["fp32"]["losses"][:3]
     missed = math.hypot(*(loss - first for loss in rest)) / math.hypot(first, *rest)
     return Figure(100 * missed, "%", origin=f"{run.origin}, float32")
+
+
+FIGURES: Mapping[str, Measure] = {
+    "backward_under_autocast": lambda device: backward_over_forward(device, "autocast"),
+    "iteration": lambda device: run_of(device, "autocast").time("iteration"),
+    "gpu_time": lambda device: gpu_us(device, "autocast"),
+}

@@ -1,205 +1,74 @@
 """Claims about the faults: their rules find them before the mend alone, ceilings hold, and mending saves time."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from kinetoscope.trace.queries import step_us
-from snippets.lab.finding import Device, Figure, Measure, at_least, claim, equals
+from snippets.lab.finding import Claim, Device, Figure, Measure, at_least, claim, equals
 from snippets.lab.finding.measure import paired_ratio
-from snippets.training_step.findings.loops import (
-    ceiling,
-    found_in,
-    saved,
-    speedup,
-    unused,
-)
+from snippets.training_step.findings.loops import FAULTS, ceiling, found_in, saved, speedup, unused
 
 
-@claim("TS1", equals("before"))
-def item_found(device: Device) -> Figure:
-    """The rule sync-in-step finds the loop that reads three values in every step, and nothing once it is mended."""
-    return found_in(device, "item")
+def found(identity: str, fault: str, loop: str) -> Claim:
+    """The claim that the fault's rule finds the loop before the mend, and only then."""
+
+    def measure(device: Device) -> Figure:
+        return found_in(device, fault)
+
+    measure.__doc__ = f"The rule {FAULTS[fault].rule} finds {loop}, and nothing once it is mended."
+    return claim(identity, equals("before"))(measure)
 
 
-@claim("TS2", at_least(0), scope="timing")
-def item_unused(device: Device) -> Figure:
-    """Reading three values every hundredth step saves no more than the ceiling of the rule sync-in-step."""
-    return unused(device, "item")
+def within_ceiling(identity: str, fault: str, mend: str) -> Claim:
+    """The claim that the mend saves no more than the fault's rule says."""
+
+    def measure(device: Device) -> Figure:
+        return unused(device, fault)
+
+    measure.__doc__ = f"{mend} saves no more than the ceiling of the rule {FAULTS[fault].rule}."
+    return claim(identity, at_least(0), scope="timing")(measure)
 
 
-@claim("TS3", at_least(1.02), scope="timing")
-def item_speedup(device: Device) -> Figure:
-    """Reading three values every hundredth step makes the loop at least 1.02 times as fast."""
-    return speedup(device, "item")
+def faster(identity: str, fault: str, factor: float, mend: str) -> Claim:
+    """The claim that the mend makes a loop so many times as fast."""
+
+    def measure(device: Device) -> Figure:
+        return speedup(device, fault)
+
+    measure.__doc__ = f"{mend} at least {factor} times as fast."
+    return claim(identity, at_least(factor), scope="timing")(measure)
 
 
-@claim("TS4", equals("before"))
-def loader_found(device: Device) -> Figure:
-    """The rule loader-stall finds the loop that tokenizes in the main process, and nothing once it is mended."""
-    return found_in(device, "loader")
-
-
-@claim("TS5", at_least(0), scope="timing")
-def loader_unused(device: Device) -> Figure:
-    """With eight workers, the loop saves no more than the ceiling of the rule loader-stall."""
-    return unused(device, "loader")
-
-
-@claim("TS6", at_least(1.5), scope="timing")
-def loader_speedup(device: Device) -> Figure:
-    """With eight workers, the loop is at least 1.5 times as fast."""
-    return speedup(device, "loader")
-
-
-@claim("TS7", equals("before"))
-def pageable_found(device: Device) -> Figure:
-    """The rule pageable-copies finds the loop that copies from pageable memory, and nothing once it is mended."""
-    return found_in(device, "pageable")
-
-
-@claim("TS8", at_least(0), scope="timing")
-def pageable_unused(device: Device) -> Figure:
-    """Pinned memory saves no more than the ceiling of the rule pageable-copies."""
-    return unused(device, "pageable")
-
-
-@claim("TS9", at_least(1.2), scope="timing")
-def pageable_speedup(device: Device) -> Figure:
-    """Pinned memory makes the loop at least 1.2 times as fast."""
-    return speedup(device, "pageable")
-
-
-@claim("TS10", equals("before"))
-def layout_found(device: Device) -> Figure:
-    """The rule needless-copies finds the loop that copies queries, keys and values, and nothing once it is mended."""
-    return found_in(device, "layout")
-
-
-@claim("TS11", at_least(0), scope="timing")
-def layout_unused(device: Device) -> Figure:
-    """Passing views saves no more than the ceiling of the rule needless-copies."""
-    return unused(device, "layout")
-
-
-@claim("TS12", at_least(1.005), scope="timing")
-def layout_speedup(device: Device) -> Figure:
-    """Passing views makes the loop at least 1.005 times as fast."""
-    return speedup(device, "layout")
-
-
-@claim("TS13", equals("before"))
-def optimizer_found(device: Device) -> Figure:
-    """The rule optimizer-loop finds the loop over parameters, and nothing once it is mended."""
-    return found_in(device, "optimizer")
-
-
-@claim("TS14", at_least(0), scope="timing")
-def optimizer_unused(device: Device) -> Figure:
-    """The fused optimizer saves no more than the ceiling of the rule optimizer-loop."""
-    return unused(device, "optimizer")
-
-
-@claim("TS15", at_least(1.1), scope="timing")
-def optimizer_speedup(device: Device) -> Figure:
-    """The fused optimizer makes the loop at least 1.1 times as fast."""
-    return speedup(device, "optimizer")
-
-
-@claim("TS16", equals("before"))
-def tensor_cores_found(device: Device) -> Figure:
-    """The rule no-tensor-cores finds the loop that multiplies in float32, and nothing once it is mended."""
-    return found_in(device, "tensor_cores")
-
-
-@claim("TS17", at_least(0), scope="timing")
-def tensor_cores_unused(device: Device) -> Figure:
-    """Allowing TF32 saves no more than the ceiling of the rule no-tensor-cores."""
-    return unused(device, "tensor_cores")
-
-
-@claim("TS18", at_least(2), scope="timing")
-def tensor_cores_speedup(device: Device) -> Figure:
-    """Allowing TF32 makes the loop at least 2 times as fast."""
-    return speedup(device, "tensor_cores")
-
-
-@claim("TS19", equals("before"))
-def allocator_found(device: Device) -> Figure:
-    """The rule allocator-in-step finds the loop that empties the cache in every step, and nothing once it is mended."""
-    return found_in(device, "allocator")
-
-
-@claim("TS20", at_least(0), scope="timing")
-def allocator_unused(device: Device) -> Figure:
-    """Keeping the cache saves no more than the ceiling of the rule allocator-in-step."""
-    return unused(device, "allocator")
-
-
-@claim("TS21", at_least(1.2), scope="timing")
-def allocator_speedup(device: Device) -> Figure:
-    """Keeping the cache makes the loop at least 1.2 times as fast."""
-    return speedup(device, "allocator")
-
-
-@claim("TS22", equals("before"))
-def tiny_found(device: Device) -> Figure:
-    """The rule tiny-kernels finds the loop that runs tiny kernels one by one, and nothing once it is mended."""
-    return found_in(device, "tiny")
-
-
-@claim("TS23", at_least(0), scope="timing")
-def tiny_unused(device: Device) -> Figure:
-    """A CUDA graph saves no more than the ceiling of the rule tiny-kernels."""
-    return unused(device, "tiny")
-
-
-@claim("TS24", at_least(2), scope="timing")
-def tiny_speedup(device: Device) -> Figure:
-    """A CUDA graph makes the loop at least 2 times as fast."""
-    return speedup(device, "tiny")
-
-
-@claim("TS25", equals("before"))
-def attention_found(device: Device) -> Figure:
-    """The rule unfused-attention finds the loop that writes attention out, and nothing once it is mended."""
-    return found_in(device, "attention")
-
-
-@claim("TS26", at_least(0), scope="timing")
-def attention_unused(device: Device) -> Figure:
-    """One kernel for attention saves no more than the ceiling of the rule unfused-attention."""
-    return unused(device, "attention")
-
-
-@claim("TS27", at_least(1.2), scope="timing")
-def attention_speedup(device: Device) -> Figure:
-    """One kernel for attention makes the loop at least 1.2 times as fast."""
-    return speedup(device, "attention")
-
-
-@claim("TS28", equals("before"))
-def recompile_found(device: Device) -> Figure:
-    """The rule recompiles finds the loop that compiles for each length, and nothing once it is mended."""
-    return found_in(device, "recompile")
-
-
-@claim("TS74", equals("before"))
-def breaks_found(device: Device) -> Figure:
-    """The rule graph-breaks finds the loop that checks values in each block, and nothing once it is mended."""
-    return found_in(device, "breaks")
-
-
-@claim("TS75", at_least(0), scope="timing")
-def breaks_unused(device: Device) -> Figure:
-    """Leaving the check out saves no more than the ceiling of the rule graph-breaks."""
-    return unused(device, "breaks")
-
-
-@claim("TS72", at_least(1.05), scope="timing")
-def breaks_speedup(device: Device) -> Figure:
-    """Leaving out the check that breaks the graph makes the compiled loop at least 1.05 times as fast."""
-    return speedup(device, "breaks")
+item_found = found("TS1", "item", "the loop that reads three values in every step")
+item_unused = within_ceiling("TS2", "item", "Reading three values every hundredth step")
+item_speedup = faster("TS3", "item", 1.02, "Reading three values every hundredth step makes the loop")
+loader_found = found("TS4", "loader", "the loop that tokenizes in the main process")
+loader_unused = within_ceiling("TS5", "loader", "With eight workers, the loop")
+loader_speedup = faster("TS6", "loader", 1.5, "With eight workers, the loop is")
+pageable_found = found("TS7", "pageable", "the loop that copies from pageable memory")
+pageable_unused = within_ceiling("TS8", "pageable", "Pinned memory")
+pageable_speedup = faster("TS9", "pageable", 1.2, "Pinned memory makes the loop")
+layout_found = found("TS10", "layout", "the loop that copies queries, keys and values")
+layout_unused = within_ceiling("TS11", "layout", "Passing views")
+layout_speedup = faster("TS12", "layout", 1.005, "Passing views makes the loop")
+optimizer_found = found("TS13", "optimizer", "the loop over parameters")
+optimizer_unused = within_ceiling("TS14", "optimizer", "The fused optimizer")
+optimizer_speedup = faster("TS15", "optimizer", 1.1, "The fused optimizer makes the loop")
+tensor_cores_found = found("TS16", "tensor_cores", "the loop that multiplies in float32")
+tensor_cores_unused = within_ceiling("TS17", "tensor_cores", "Allowing TF32")
+tensor_cores_speedup = faster("TS18", "tensor_cores", 2, "Allowing TF32 makes the loop")
+allocator_found = found("TS19", "allocator", "the loop that empties the cache in every step")
+allocator_unused = within_ceiling("TS20", "allocator", "Keeping the cache")
+allocator_speedup = faster("TS21", "allocator", 1.2, "Keeping the cache makes the loop")
+tiny_found = found("TS22", "tiny", "the loop that runs tiny kernels one by one")
+tiny_unused = within_ceiling("TS23", "tiny", "A CUDA graph")
+tiny_speedup = faster("TS24", "tiny", 2, "A CUDA graph makes the loop")
+attention_found = found("TS25", "attention", "the loop that writes attention out")
+attention_unused = within_ceiling("TS26", "attention", "One kernel for attention")
+attention_speedup = faster("TS27", "attention", 1.2, "One kernel for attention makes the loop")
+recompile_found = found("TS28", "recompile", "the loop that compiles for each length")
+breaks_found = found("TS74", "breaks", "the loop that checks values in each block")
+breaks_unused = within_ceiling("TS75", "breaks", "Leaving the check out")
+breaks_speedup = faster("TS72", "breaks", 1.05, "Leaving out the check that breaks the graph makes the compiled loop")
 
 
 @claim("TS29", equals("before"))
@@ -251,12 +120,8 @@ def autocast_over_tf32(device: Device) -> Figure:
     return iteration_ratio(device, "tensor_cores_after", "tensor_cores_autocast")
 
 
-def compiled_over_eager(device: Device) -> Figure:
-    """How many times as fast compiling alone makes the loop of tiny kernels."""
-    return iteration_ratio(device, "tiny_before", "tiny_compiled")
-
-
 FIGURES: Mapping[str, Measure] = {
+    "compiled_over_eager": lambda device: iteration_ratio(device, "tiny_before", "tiny_compiled"),
     "item_saved": lambda device: saved(device, "item"),
     "item_ceiling": lambda device: ceiling(device, "item"),
     "allocator_saved": lambda device: saved(device, "allocator"),

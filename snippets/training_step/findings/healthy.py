@@ -1,7 +1,5 @@
 """The healthy step: its phases, who waits for whom, what the GPU's time is spent on, and memory."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 
@@ -12,12 +10,10 @@ from kinetoscope.trace.kernel_names import decode_kernel_name
 from kinetoscope.trace.queries import annotation_us, busy_us
 from kinetoscope.trace.units import format_value
 from snippets.lab.charts.bar_charts import stacked_bars
-from snippets.lab.finding import Device, Figure, TraceError, at_least, at_most, between, claim
-from snippets.lab.page import kernel_name_html
-from snippets.lab.page import show as show
+from snippets.lab.finding import Device, Figure, Measure, TraceError, at_least, at_most, between, claim
+from snippets.lab.page import kernel_name_html, show as show
 from snippets.training_step.findings.loops import busy_share
-from snippets.training_step.findings.pictures import PHASES, phase_of, phase_spans
-from snippets.training_step.findings.pictures import phases_timeline as phases_timeline
+from snippets.training_step.findings.pictures import PHASES, phase_of, phase_spans, phases_timeline as phases_timeline
 
 HEALTHY = "training_step/healthy"
 STACKS = "training_step/healthy_stacks"
@@ -67,11 +63,6 @@ def _share(device: Device, name: str) -> Figure:
     return device[HEALTHY].per_step(share, "%")
 
 
-def products_share(device: Device) -> Figure:
-    """The share of matrix products in the GPU's time."""
-    return _share(device, "matrix products")
-
-
 @claim("TS50", at_least(2), scope="timing")
 def products_over_next(device: Device) -> Figure:
     """In the healthy step, matrix products take at least twice as much of the GPU's time as any other purpose."""
@@ -115,16 +106,6 @@ def by_phase(step: Step) -> dict[str, list[GpuActivity]]:
     for activity in step.activities:
         found[phase_of(spans, activity)].append(activity)
     return {name: found[name] for name in PHASES}
-
-
-def backward_gpu(device: Device) -> Figure:
-    """The time of backward's kernels on the GPU."""
-    return device[HEALTHY].per_step(lambda step: busy_us(by_phase(step)["backward"]), "us")
-
-
-def iteration(device: Device) -> Figure:
-    """Wall time of an iteration."""
-    return device[HEALTHY].time("iteration")
 
 
 def peak_memory(device: Device) -> Figure:
@@ -203,3 +184,10 @@ def memory(device: Device) -> Html:
         cells = (format_value(held[-1], "bytes"), format_value(max(held), "bytes")) if held else (None, None)
         rows.append([code(name), *cells])
     return table("Memory of the GPU in one healthy step", ["phase", "allocated at its end", "at most"], rows)
+
+
+FIGURES: Mapping[str, Measure] = {
+    "products_share": lambda device: _share(device, "matrix products"),
+    "backward_gpu": lambda device: device[HEALTHY].per_step(lambda step: busy_us(by_phase(step)["backward"]), "us"),
+    "iteration": lambda device: device[HEALTHY].time("iteration"),
+}

@@ -1,16 +1,15 @@
 """The page's hints, on its own traces: lengths of steps, GPU annotations, launches of tiny kernels."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import re
 import statistics
+from collections.abc import Mapping
 
 from kinetoscope.diagnosis.waste import MAX_LAUNCH_GAP_US
 from kinetoscope.trace.events import Step
 from kinetoscope.trace.queries import busy_us, recorded_step_us, step_us
-from snippets.lab.finding import Device, Figure, TraceError
+from snippets.lab.finding import Device, Figure, Measure, TraceError
 from snippets.lab.finding.measure import percent
 from snippets.training_step.findings.loops import FAULTS, busy_share, ceiling
 from snippets.training_step.findings.probes import printed_rows
@@ -24,11 +23,6 @@ def ceiling_share(device: Device, fault: str) -> Figure:
     """The ceiling of a fault's rule as a share of the recorded step."""
     run, most = device[FAULTS[fault].loops[0]], ceiling(device, fault)
     return percent(Figure(most.number / recorded_step_us(run.trace.steps), "x", origin=most.origin))
-
-
-def step_row(device: Device) -> Figure:
-    """How long `ProfilerStep#` is in the healthy loop, which ends when the CPU has launched the iteration."""
-    return device[HEALTHY].per_step(step_us, "us")
 
 
 def kernel_distance(device: Device) -> Figure:
@@ -51,50 +45,15 @@ def backward_annotation(device: Device) -> Figure:
     return Figure(statistics.median(lengths), "us", origin=f"{run.origin}, in its trace")
 
 
-def item_recorded_before(device: Device) -> Figure:
-    """How long a recorded step is that reads three values."""
-    return device[ITEM_BEFORE].per_step(step_us, "us")
-
-
-def item_recorded_after(device: Device) -> Figure:
-    """How long a recorded step is once it is mended."""
-    return device[ITEM_AFTER].per_step(step_us, "us")
-
-
-def item_mended_busy(device: Device) -> Figure:
-    """The share of an iteration without the profiler that the mended loop's kernels fill."""
-    return busy_share(device[ITEM_AFTER])
-
-
-def tiny_kernels(device: Device) -> Figure:
-    """Kernels of a step of the loop of tiny kernels."""
-    return device[TINY].per_step(lambda step: len(step.kernels))
-
-
-def tiny_kernel(device: Device) -> Figure:
-    """The time in which the GPU works on a step of the loop of tiny kernels, for each kernel."""
-    return device[TINY].per_step(lambda step: busy_us(step.activities) / len(step.kernels), "us")
-
-
 def launch_us(step: Step) -> float:
     """The median length of the calls that launched the step's kernels."""
     return statistics.median(kernel.launch.duration_us for kernel in step.kernels if kernel.launch)
-
-
-def tiny_launch(device: Device) -> Figure:
-    """The time of a call that launches a kernel in the loop of tiny kernels, with the profiler."""
-    return device[TINY].per_step(launch_us, "us")
 
 
 def long_gaps_percent(step: Step) -> float:
     """Of the time between a step's activities, the part in gaps too long for the rules that count launches."""
     gaps_us = [max(0.0, after.start_us - before.end_us) for before, after in itertools.pairwise(step.activities)]
     return 100 * math.fsum(us for us in gaps_us if us > MAX_LAUNCH_GAP_US) / math.fsum(gaps_us)
-
-
-def tiny_long_gaps(device: Device) -> Figure:
-    """The part of such gaps in the loop of tiny kernels."""
-    return device[TINY].per_step(long_gaps_percent, "%")
 
 
 def _calls(device: Device, pattern: str) -> Figure:
@@ -106,11 +65,17 @@ def _calls(device: Device, pattern: str) -> Figure:
     return Figure(calls[0], origin=run.origin)
 
 
-def attention_kernel_calls(device: Device) -> Figure:
-    """Calls of the kernel of attention's backward, as printed."""
-    return _calls(device, r"^(?!aten::).*(bprop|bwd|backward)")
-
-
-def attention_operator_calls(device: Device) -> Figure:
-    """Calls of the operator of attention's backward, as printed."""
-    return _calls(device, r"^aten::.*attention_backward$")
+FIGURES: Mapping[str, Measure] = {
+    "step_row": lambda device: device[HEALTHY].per_step(step_us, "us"),
+    "item_recorded_before": lambda device: device[ITEM_BEFORE].per_step(step_us, "us"),
+    "item_recorded_after": lambda device: device[ITEM_AFTER].per_step(step_us, "us"),
+    "item_mended_busy": lambda device: busy_share(device[ITEM_AFTER]),
+    "tiny_kernels": lambda device: device[TINY].per_step(lambda step: len(step.kernels)),
+    "tiny_kernel": lambda device: device[TINY].per_step(
+        lambda step: busy_us(step.activities) / len(step.kernels), "us"
+    ),
+    "tiny_launch": lambda device: device[TINY].per_step(launch_us, "us"),
+    "tiny_long_gaps": lambda device: device[TINY].per_step(long_gaps_percent, "%"),
+    "attention_kernel_calls": lambda device: _calls(device, r"^(?!aten::).*(bprop|bwd|backward)"),
+    "attention_operator_calls": lambda device: _calls(device, r"^aten::.*attention_backward$"),
+}

@@ -1,7 +1,5 @@
 """The mend of a fault as a diff, computed from the two functions that are measured."""
 
-from __future__ import annotations
-
 import ast
 import difflib
 import textwrap

@@ -1,23 +1,14 @@
 """The probes' data: two clocks, allocators, the cost of the profiler, its table."""
 
-from __future__ import annotations
-
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 
 from kinetoscope.html import Cell, Html, code, table
 from kinetoscope.trace.units import format_value
 from snippets.lab.charts.numbers import figure_cell
-from snippets.lab.finding import (
-    Device,
-    Figure,
-    at_least,
-    at_most,
-    claim,
-    timing_of_samples,
-)
+from snippets.lab.finding import Device, Figure, Measure, at_least, at_most, claim, timing_of_samples
 from snippets.lab.finding.measure import percent, unpaired_ratio
 from snippets.lab.page import show as show
 
@@ -32,16 +23,6 @@ OPTIONS = ("without", "none", "record_shapes", "profile_memory", "with_stack", "
 def _clock(device: Device, clock: str, phase: str) -> Figure:
     run = device[f"{CHAPTER}/clocks"]
     return Figure.from_timing(timing_of_samples(run.data[clock][phase]), f"{run.origin}, {clock} clock")
-
-
-def wrong_forward(device: Device) -> Figure:
-    """Forward by a clock that does not wait for the GPU."""
-    return _clock(device, "wrong", "forward")
-
-
-def right_forward(device: Device) -> Figure:
-    """Forward by a clock that waits for the GPU."""
-    return _clock(device, "right", "forward")
 
 
 def _sum_us(device: Device, clock: str, phases: Sequence[str]) -> Figure:
@@ -180,3 +161,9 @@ def trace_size(device: Device) -> Figure:
     """Bytes of the trace that the ten lines write."""
     run = device[f"{CHAPTER}/ten_lines"]
     return Figure(run.data["trace_bytes"], "bytes", origin=run.origin)
+
+
+FIGURES: Mapping[str, Measure] = {
+    "wrong_forward": lambda device: _clock(device, "wrong", "forward"),
+    "right_forward": lambda device: _clock(device, "right", "forward"),
+}

@@ -1,7 +1,5 @@
 """The rows of a trace that give a fault away: how often each is in the middle step and how long, before and after."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -54,10 +52,7 @@ ROWS: Mapping[str, tuple[Row, ...]] = {
     "loader": (Row("`enumerate(DataLoader)#…__next__`", r"enumerate\(DataLoader\)#.*__next__"),),
     "pageable": (row_of("Memcpy HtoD (Pageable -> Device)"), row_of("Memcpy HtoD (Pinned -> Device)")),
     "recompile": (row_of("_compile.compile_inner (dynamo_timed)"),),
-    "breaks": (
-        row_of("TorchDynamo Cache Lookup"),
-        Row("`## Call CompiledFxGraph …`", "## Call CompiledFxGraph .*"),
-    ),
+    "breaks": (row_of("TorchDynamo Cache Lookup"), Row("`## Call CompiledFxGraph …`", "## Call CompiledFxGraph .*")),
     "layout": tuple(
         Row(f"`aten::clone` below `{name}`", "aten::clone", re.escape(name))
         for name in ("aten::contiguous", "aten::reshape")
@@ -71,10 +66,7 @@ ROWS: Mapping[str, tuple[Row, ...]] = {
         Row("products with `tf32` in their names", ".*tf32.*"),
     ),
     "allocator": (row_of("cudaFree"), row_of("cudaMalloc")),
-    "tiny": (
-        Row("`cudaLaunchKernel`, `cuLaunchKernelEx`", "cu(da)?LaunchKernel.*"),
-        row_of("cudaGraphLaunch"),
-    ),
+    "tiny": (Row("`cudaLaunchKernel`, `cuLaunchKernelEx`", "cu(da)?LaunchKernel.*"), row_of("cudaGraphLaunch")),
     "attention": (row_of("aten::bmm"), row_of("aten::softmax")),
     "vocabulary": (
         Row("products with `align1` or `align2` in their names", ".*gemm.*align[12]\\D.*"),
@@ -85,7 +77,7 @@ ROWS: Mapping[str, tuple[Row, ...]] = {
 
 
 OTHERS: Mapping[str, tuple[str, str, str]] = {
-    "vocabulary": ("A vocabulary of an odd size", "training_step/vocabulary_before", "training_step/vocabulary_after"),
+    "vocabulary": ("A vocabulary of an odd size", "training_step/vocabulary_before", "training_step/vocabulary_after")
 }
 """Loops that are no fault of `FAULTS`: their title and the experiments before and after the mend."""
 

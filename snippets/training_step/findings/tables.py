@@ -1,7 +1,5 @@
 """The faults side by side: an iteration before and after each mend, and the ceiling of its rule."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from kinetoscope.html import Cell, Html, code, table
@@ -11,8 +9,7 @@ from kinetoscope.trace.units import format_value
 from snippets.lab.charts.numbers import figure_cell
 from snippets.lab.experiment import find
 from snippets.lab.finding import Device
-from snippets.lab.page import show as show
-from snippets.lab.page import timing_bars
+from snippets.lab.page import show as show, timing_bars
 from snippets.training_step.findings.hints import ceiling_share
 from snippets.training_step.findings.loops import FAULTS, TIMED, ceiling, lost
 from snippets.training_step.findings.mend import mend as mend

@@ -1,7 +1,5 @@
 """What attention launches, by backend and compiled: bands and tables on recordings, some of them altered."""
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Callable
@@ -24,9 +22,6 @@ replace = msgspec.structs.replace
 
 def renamed(old: str, new: str) -> Callable[[CpuOp], CpuOp]:
     return lambda op: replace(op, name=new) if op.name == old else op
-
-
-# Written out
 
 
 # Backends
@@ -75,13 +70,10 @@ def test_purposes_of_math_are_counted_and_add_up() -> None:
     assert sum(us for _, us in purposes.values()) == pytest.approx(sum(times_us) / len(times_us))
 
 
-def test_an_operator_outside_attention_is_named(altered: AlteredDevice) -> None:
-    altered.ops(MATH, renamed("aten::add_", "aten::gelu"))
+def test_an_operator_outside_attention_is_named(device: AlteredDevice) -> None:
+    device.ops(MATH, renamed("aten::add_", "aten::gelu"))
     with pytest.raises(TraceError, match=r"^aten::gelu launched .*which is no part of attention$"):
-        backends.purposes(altered[MATH])
-
-
-# Compiled
+        backends.purposes(device[MATH])
 
 
 # Tables and drawings

@@ -1,7 +1,5 @@
 """Decoding, training and errors: figures and tables on recordings, some of them altered."""
 
-from __future__ import annotations
-
 import copy
 import re
 
@@ -12,8 +10,8 @@ from snippets.attention.findings import decoding, live, steps
 from snippets.attention.findings.decoding import DECODE
 from snippets.attention.findings.steps import TRAINING
 from snippets.lab.finding.quantities import quantity
-from tests.chapters.altered import RECORDED, AlteredDevice
-from tests.chapters.attention.bench import FIGURES, measured
+from tests.chapters.altered import RECORDED, AlteredDevice, measured
+from tests.chapters.attention.bench import FIGURES
 
 replace = msgspec.structs.replace
 
@@ -21,13 +19,13 @@ replace = msgspec.structs.replace
 # Decoding
 
 
-def test_bytes_and_share_by_hand(altered: AlteredDevice) -> None:
+def test_bytes_and_share_by_hand(device: AlteredDevice) -> None:
     """All keys, values and 128 queries and results in bf16, in twice the time that a copy takes for them."""
     run = RECORDED[DECODE["flash"]]
     assert quantity(RECORDED[DECODE["cuDNN"]], "bytes").value == run.point.bytes == 2 * 2 * 128 * (8192 + 1) * 64
-    altered.time(run.id, 2 * run.point.bytes / run.ceilings["copy"] * 1e6)
-    altered.time(DECODE["cuDNN"], 20.0)
-    assert measured(altered, "O-A43").value == pytest.approx(50)
+    device.time(run.id, 2 * run.point.bytes / run.ceilings["copy"] * 1e6)
+    device.time(DECODE["cuDNN"], 20.0)
+    assert measured(device, "O-A43").value == pytest.approx(50)
 
 
 def test_shared_memory_of_a_block() -> None:
@@ -51,11 +49,11 @@ def test_a_single_query_by_is_causal_returns_the_first_value() -> None:
 # Training
 
 
-def test_backward_over_forward_by_hand(altered: AlteredDevice) -> None:
+def test_backward_over_forward_by_hand(device: AlteredDevice) -> None:
     """Forward one kernel, backward five, two of them copies: with 10 us each."""
-    altered.activities(TRAINING["flash"], lambda activity: replace(activity, duration_us=10.0))
-    assert measured(altered, "O-A54").value == pytest.approx(5)
-    assert FIGURES["training_copies"](altered).value == pytest.approx(100 * 2 / 6)
+    device.activities(TRAINING["flash"], lambda activity: replace(activity, duration_us=10.0))
+    assert measured(device, "O-A54").value == pytest.approx(5)
+    assert FIGURES["training_copies"](device).value == pytest.approx(100 * 2 / 6)
 
 
 def test_only_copies_of_the_backward_pass_count() -> None:
@@ -67,18 +65,18 @@ def test_only_copies_of_the_backward_pass_count() -> None:
 # Errors
 
 
-def test_errors_of_forwards_by_hand(altered: AlteredDevice) -> None:
-    altered.point("attention/naive", relative_error=3e-3)
-    altered.point("attention/flash", relative_error=2e-3)
-    assert measured(altered, "O-A58").value == pytest.approx(1.5)
+def test_errors_of_forwards_by_hand(device: AlteredDevice) -> None:
+    device.point("attention/naive", relative_error=3e-3)
+    device.point("attention/flash", relative_error=2e-3)
+    assert measured(device, "O-A58").value == pytest.approx(1.5)
 
 
-def test_errors_of_wider_heads(altered: AlteredDevice) -> None:
+def test_errors_of_wider_heads(device: AlteredDevice) -> None:
     narrow = RECORDED["attention/lengths_64"].data["1024"]["variants"]["naive"]["error"]
     data = copy.deepcopy(RECORDED["attention/lengths_128"].data)
     data["1024"]["variants"]["naive"]["error"] = 2 * narrow
-    altered.record("attention/lengths_128", data=data)
-    assert FIGURES["error_wide_naive"](altered).value == pytest.approx(2)
+    device.record("attention/lengths_128", data=data)
+    assert FIGURES["error_wide_naive"](device).value == pytest.approx(2)
 
 
 def test_tables_of_training_and_errors() -> None:
@@ -89,20 +87,20 @@ def test_tables_of_training_and_errors() -> None:
     assert steps.wide_errors(RECORDED).count("<tr>") == 4
 
 
-def test_a_way_without_memory_has_no_error(altered: AlteredDevice) -> None:
+def test_a_way_without_memory_has_no_error(device: AlteredDevice) -> None:
     """As on a GPU with less memory, where math stops at 8192 tokens."""
     data = copy.deepcopy(RECORDED["attention/lengths_64"].data)
     data["8192"]["variants"]["math"] = {"stopped": "out of memory for 32.00 GiB more at 8192 tokens"}
-    altered.record("attention/lengths_64", data=data)
-    assert steps.errors_table(altered).count("out of memory") == 1
+    device.record("attention/lengths_64", data=data)
+    assert steps.errors_table(device).count("out of memory") == 1
 
 
-def test_the_hubs_kernel_or_why_it_is_missing(altered: AlteredDevice) -> None:
+def test_the_hubs_kernel_or_why_it_is_missing(device: AlteredDevice) -> None:
     assert "cannot be reached" in steps.hub(RECORDED)
     samples_us = {"hub": [1, 2, 3], "flash": [4, 5, 6]}
     measured = {"version": 1, "samples_us": samples_us, "errors": {"hub": 2e-3, "flash": 1e-3}}
-    altered.record("attention/hub_flash", data=measured)
-    table = steps.hub(altered)
+    device.record("attention/hub_flash", data=measured)
+    table = steps.hub(device)
     assert table.count("<tr>") == 3
     assert "2.00 µs" in table
     assert "2.00e-03" in table

@@ -1,7 +1,5 @@
 """The experiments, their work counted by hand, and a sweep whose variant stops."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Callable, Mapping
 from typing import Any

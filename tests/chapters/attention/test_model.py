@@ -1,7 +1,5 @@
 """Attention in all its forms against float64 and against its formula, at odd sizes."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """Gains and costs of one kernel: bytes and occupancy, on altered recordings and on numbers by hand."""
 
-from __future__ import annotations
-
 import re
 
 import msgspec
@@ -10,8 +8,8 @@ import pytest
 from kinetoscope.trace.events import CpuOp, TraceError
 from snippets.attention.findings import speed, traffic
 from snippets.attention.findings.variants import VARIANTS
-from tests.chapters.altered import RECORDED, AlteredDevice
-from tests.chapters.attention.bench import measured, text_of, verdict
+from tests.chapters.altered import RECORDED, AlteredDevice, measured, status
+from tests.chapters.attention.bench import text_of
 
 HEAD_TENSOR, SCORES, MASK = 2 * 128 * 1024 * 64, 2 * 128 * 1024 * 1024, 1024 * 1024
 """Bytes of q, of all scores in bf16, and of the mask."""
@@ -51,40 +49,38 @@ def test_bytes_of_math_by_hand() -> None:
     assert traffic.moved_bytes(RECORDED[VARIANTS["math"]].step) == expected
 
 
-def test_an_operator_of_unknown_work_is_an_error(altered: AlteredDevice) -> None:
-    altered.ops(
-        VARIANTS["naive"], lambda op: replace(op, name="aten::other") if op.name == "aten::masked_fill_" else op
-    )
+def test_an_operator_of_unknown_work_is_an_error(device: AlteredDevice) -> None:
+    device.ops(VARIANTS["naive"], lambda op: replace(op, name="aten::other") if op.name == "aten::masked_fill_" else op)
     with pytest.raises(TraceError, match="lacks the work of"):
-        traffic.moved_bytes(altered[VARIANTS["naive"]].step)
+        traffic.moved_bytes(device[VARIANTS["naive"]].step)
 
 
-def test_a_type_of_unknown_size_is_an_error(altered: AlteredDevice) -> None:
+def test_a_type_of_unknown_size_is_an_error(device: AlteredDevice) -> None:
     """Not a tensor of zero bytes: the step would move less than it does."""
 
     def in_double(op: CpuOp) -> CpuOp:
         return replace(op, input_types=("double", *op.input_types[1:])) if op.name == "aten::_softmax" else op
 
-    altered.ops(VARIANTS["naive"], in_double)
+    device.ops(VARIANTS["naive"], in_double)
     with pytest.raises(TraceError, match="lacks the work of"):
-        traffic.moved_bytes(altered[VARIANTS["naive"]].step)
+        traffic.moved_bytes(device[VARIANTS["naive"]].step)
 
 
-def test_the_memory_that_the_scores_need(altered: AlteredDevice) -> None:
-    assert measured(altered, "A12").value == 4096 * 4096
-    altered.record("attention/lengths_64", data={})
-    assert verdict(altered, "A12") == "not measured"
+def test_the_memory_that_the_scores_need(device: AlteredDevice) -> None:
+    assert measured(device, "A12").value == 4096 * 4096
+    device.record("attention/lengths_64", data={})
+    assert status(device, "A12") == "not measured"
 
 
 # What a kernel takes
 
 
-def test_more_registers(altered: AlteredDevice) -> None:
-    altered.activities(VARIANTS["flash"], lambda activity: replace(activity, registers=128))
-    assert measured(altered, "A9").value == "pytorch_flash, 13.0 %; 128 x 128 = 16,384, 4 of them fit"
-    altered.activities(VARIANTS["cuDNN"], lambda activity: replace(activity, registers=80))
-    assert measured(altered, "O-A27").value == 2
-    assert measured(altered, "O-A27").text == "80 x 384 = 30,720, 2 of them fit"
+def test_more_registers(device: AlteredDevice) -> None:
+    device.activities(VARIANTS["flash"], lambda activity: replace(activity, registers=128))
+    assert measured(device, "A9").value == "pytorch_flash, 13.0 %; 128 x 128 = 16,384, 4 of them fit"
+    device.activities(VARIANTS["cuDNN"], lambda activity: replace(activity, registers=80))
+    assert measured(device, "O-A27").value == 2
+    assert measured(device, "O-A27").text == "80 x 384 = 30,720, 2 of them fit"
 
 
 # Charts and tables

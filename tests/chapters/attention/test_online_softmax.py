@@ -1,7 +1,5 @@
 """The softmax of rows in blocks: that of whole rows, whatever the blocks."""
 
-from __future__ import annotations
-
 import math
 import re
 

@@ -1,7 +1,5 @@
 """Captures that go wrong, on a CPU: what each keeps, and what `doctor` says of it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

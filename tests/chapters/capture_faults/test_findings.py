@@ -1,68 +1,47 @@
 """The page on what a capture gets wrong: its figures and tables on the book's recordings, and on altered ones."""
 
-from __future__ import annotations
-
 import msgspec
-import pytest
 
 from kinetoscope.trace.events import Step
-from snippets.capture_faults.findings.captures import (
-    OPTIONS,
-    cost_of_options,
-    first_steps,
-    forgotten,
-    quartiles,
-    sizes,
-    slowdown,
-    subscribers,
-    threads,
-)
+from snippets.capture_faults.findings import captures
 from snippets.capture_faults.findings.dependent import early_when_recomputing, second_starts
 from snippets.capture_faults.findings.doctor import LOST, doctor, doctor_of_lost, without_first_kernels
-from snippets.lab.finding.book import Verdict, findings, judge
 from tests.chapters.altered import AlteredDevice
 from tests.lab.samples import BOOK, Markup
 
 replace = msgspec.structs.replace
-CLAIMS = {claim.id: claim for claim in findings("capture_faults").claims}
-
-
-def verdict(device: AlteredDevice, name: str) -> Verdict:
-    return judge(CLAIMS[name], "capture_faults", device)
-
-
-@pytest.fixture
-def device() -> AlteredDevice:
-    return AlteredDevice()
 
 
 def test_a_slowdown_is_that_of_each_repeat(device: AlteredDevice) -> None:
     device.data("capture_faults/overhead", samples_us={"without": [1.0, 10.0, 100.0], "nothing": [2.0, 20.0, 300.0]})
-    assert (slowdown(device, "nothing").number, slowdown(device, "nothing").spread) == (2.0, (2.0, 2.5))
+    assert (captures.slowdown(device, "nothing").number, captures.slowdown(device, "nothing").spread) == (
+        2.0,
+        (2.0, 2.5),
+    )
 
 
 def test_quartiles() -> None:
-    figure = quartiles([10.0, 20.0, 30.0], "us", "hand")
+    figure = captures.quartiles([10.0, 20.0, 30.0], "us", "hand")
     assert (figure.number, figure.spread, figure.origin) == (20.0, (15.0, 25.0), "hand")
 
 
 def test_tables_of_captures() -> None:
-    assert "without prof.step()" in Markup(forgotten(BOOK)).text
-    assert "step in a new thread" in Markup(threads(BOOK)).text
-    assert "CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED" in Markup(subscribers(BOOK)).text
-    assert "warmup=2" in Markup(first_steps(BOOK)).text
+    assert "without prof.step()" in Markup(captures.forgotten(BOOK)).text
+    assert "step in a new thread" in Markup(captures.threads(BOOK)).text
+    assert "CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED" in Markup(captures.subscribers(BOOK)).text
+    assert "warmup=2" in Markup(captures.first_steps(BOOK)).text
 
 
 def test_a_table_of_prices() -> None:
-    html = cost_of_options(BOOK)
-    assert all(written in Markup(html).text for written in OPTIONS.values())
-    assert html.count("<tr") == 3 + len(OPTIONS)
+    html = captures.cost_of_options(BOOK)
+    assert all(written in Markup(html).text for written in captures.OPTIONS.values())
+    assert html.count("<tr") == 3 + len(captures.OPTIONS)
 
 
 def test_a_table_of_sizes(device: AlteredDevice) -> None:
     row = {"steps": 1000, "events": 5000, "bytes": 2_000_000, "export_ms": 3.0}
     device.data("capture_faults/huge", traces=[row])
-    text = Markup(sizes(device)).text
+    text = Markup(captures.sizes(device)).text
     assert all(value in text for value in ("1,000", "5,000", "2.00 MB", "3.00 ms"))
 
 

@@ -1,7 +1,5 @@
 """The pages devices and measuring: exact rates from recordings written by hand, and the book's own recordings."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any
@@ -10,16 +8,7 @@ import msgspec
 import pytest
 
 from snippets.devices.experiments import PRODUCTS
-from snippets.devices.findings import measuring
-from snippets.devices.findings.gpus import (
-    COMPARED,
-    capture_us,
-    ceilings,
-    circumstances,
-    compared,
-    recorded_chapters,
-    sessions_of,
-)
+from snippets.devices.findings import gpus, measuring
 from snippets.devices.findings.measuring import STEPS, gpu_and_cpu, steps_below_roof
 from snippets.lab.finding import Device, NotRecorded, NotTimed, format_value
 from snippets.lab.finding.book import judge
@@ -44,7 +33,7 @@ def test_ceilings_by_size_with_their_median_and_bounds_over_sessions(tmp_path: P
         save_session(tmp_path, session, session, copy, large, small)
     device = save_session(tmp_path, "d", "d", Ceiling("matmul 8192x8192x8192", 600, 4_000_000, ONE_MS))
     save_session(tmp_path, "e", "e", Ceiling("matmul 64x64x64, x @ w", 600, 2_000_000, ONE_MS))
-    assert cells(ceilings(device)) == [
+    assert cells(gpus.ceilings(device)) == [
         ["ceiling", "median", "lowest session", "highest session", "sessions"],
         ["copy", "2.00 TB/s", "1.00 TB/s", "3.00 TB/s", "3"],
         ["matmul 8192x8192x8192", *["4.00 GFLOP/s"] * 3, "1"],
@@ -64,21 +53,21 @@ def test_environments_are_those_of_timed_recordings(tmp_path: Path) -> None:
     timed = with_environment("timed", "2026-01-01", "at work")
     untimed = with_environment("untimed", "2999-01-01", "idle", timed=False)
     device = samples.save_all(tmp_path, timed, untimed)
-    assert [each.driver for each in sessions_of(device.root, device.name)] == ["at work"]
+    assert [each.driver for each in gpus.sessions_of(device.root, device.name)] == ["at work"]
     alone = samples.save_all(tmp_path / "other", untimed)
     with pytest.raises(NotRecorded, match=r"no timed recording for nvidia-sample; run make record on that machine"):
-        sessions_of(alone.root, alone.name)
+        gpus.sessions_of(alone.root, alone.name)
 
 
 def test_clocks_are_bounds_over_sessions_and_the_rest_is_the_latest(tmp_path: Path) -> None:
     late = with_environment("late", "2026-02-02", "new", sm_mhz=1980.0, power_w=337.4)
     middle = with_environment("middle", "2026-02-01", "old", sm_mhz=1290.4, power_w=685.0)
     early = with_environment("early", "2026-01-31", "oldest", sm_mhz=1500.0)
-    rows = dict(cells(circumstances(samples.save_all(tmp_path / "three", middle, late, early))))
+    rows = dict(cells(gpus.circumstances(samples.save_all(tmp_path / "three", middle, late, early))))
     assert (rows["driver"], rows["last recorded"]) == ("new", "2026-02-02")
     assert (rows["SM clock under load"], rows["power under load"]) == ("1290 to 1980 MHz", "337 to 685 W")
     assert rows["temperature"] == "–", "nobody read it"
-    rows = dict(cells(circumstances(samples.save_all(tmp_path / "one", late))))
+    rows = dict(cells(gpus.circumstances(samples.save_all(tmp_path / "one", late))))
     assert rows["SM clock under load"] == "1980 MHz"
 
 
@@ -86,7 +75,7 @@ def test_every_recorded_device_has_a_column(tmp_path: Path) -> None:
     recording = samples.sample("devices/copy", has_trace=False)
     for name in ("nvidia-a", "nvidia-b"):
         device = samples.save_all(tmp_path, recording, device=name)
-    assert cells(circumstances(device))[0] == ["", "NVIDIA Sample", "NVIDIA Sample"]
+    assert cells(gpus.circumstances(device))[0] == ["", "NVIDIA Sample", "NVIDIA Sample"]
 
 
 def test_a_chapter_that_a_device_lacks_is_a_dash(tmp_path: Path) -> None:
@@ -94,13 +83,8 @@ def test_a_chapter_that_a_device_lacks_is_a_dash(tmp_path: Path) -> None:
     for name, experiments in recorded.items():
         for experiment in experiments:
             device = samples.save_all(tmp_path, samples.sample(experiment, has_trace=False), device=name)
-    table = recorded_chapters(device)
-    assert cells(table) == [
-        ["chapter", "A", "B"],
-        ["devices", "–", "1"],
-        ["index", "1", "–"],
-        ["mlp", "2", "1"],
-    ]
+    table = gpus.recorded_chapters(device)
+    assert cells(table) == [["chapter", "A", "B"], ["devices", "–", "1"], ["index", "1", "–"], ["mlp", "2", "1"]]
     assert re.findall(r'href="(.*?)"', table) == ["../measuring/", "../", "../mlp/"]
 
 
@@ -113,18 +97,18 @@ def test_devices_are_compared_with_the_first(tmp_path: Path) -> None:
             points = (samples.point(timed=samples.timings(us, us, us)),)
             recording = samples.sample(experiment, points=points, has_trace=False)
             device = samples.save_all(tmp_path, recording, device=name)
-    head, product, copy, *others = cells(compared(device))
+    head, product, copy, *others = cells(gpus.compared(device))
     assert head == ["", "A", "B", "over A"]
     assert product == ["a product of 8192 x 8192 x 8192", "1.00 ms", "2.00 ms", "2.00x"]
     assert copy == ["a copy of one gibibyte", "1.00 ms", "1.00 ms", "1.00x"]
     assert ["a linear layer", "1.00 ms", "–", "–"] in others
     assert ["an MLP", "–", "–", "–"] in others
-    assert len(others) == len(COMPARED) - 2
+    assert len(others) == len(gpus.COMPARED) - 2
 
 
 def test_every_ceiling_of_the_book_is_in_the_table() -> None:
     names = {ceiling.name for each in load_recordings(BOOK.root, BOOK.name) for ceiling in each.ceilings}
-    assert {row[0] for row in cells(ceilings(BOOK))[1:]} == names
+    assert {row[0] for row in cells(gpus.ceilings(BOOK))[1:]} == names
 
 
 def test_the_book_s_steps_are_shown_by_their_timings() -> None:
@@ -142,7 +126,7 @@ def test_the_book_s_steps_are_shown_by_their_timings() -> None:
 
 def test_without_recordings_the_page_names_the_command(tmp_path: Path) -> None:
     with pytest.raises(NotRecorded, match="make record"):
-        circumstances(samples.device(tmp_path))
+        gpus.circumstances(samples.device(tmp_path))
 
 
 def test_a_group_took_its_time_once(tmp_path: Path) -> None:
@@ -150,7 +134,7 @@ def test_a_group_took_its_time_once(tmp_path: Path) -> None:
     for name, (session, capture_s) in seconds.items():
         recording = samples.sample(f"devices/{name}", session=session, capture_s=capture_s, has_trace=False)
         device = samples.save_all(tmp_path, recording)
-    assert (capture_us(device).value, capture_us(device).text) == (12.5e6, "12.5 s")
+    assert (gpus.capture_us(device).value, gpus.capture_us(device).text) == (12.5e6, "12.5 s")
 
 
 # What changes a time

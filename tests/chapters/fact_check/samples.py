@@ -1,7 +1,5 @@
 """Made-up recordings: for the tests here, and for `make serve SAMPLE=fact_check`."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from snippets.fact_check.experiments import TOKENS
@@ -22,12 +20,7 @@ def block_data() -> dict[str, Any]:
         samples[arithmetic] = {}
         for tokens in sizes:
             linear, gelu = tokens * LINEAR_US[arithmetic], tokens * GELU_US[arithmetic]
-            times = {
-                "linear": linear,
-                "gelu": gelu,
-                "block": 2 * linear + gelu,
-                "epilogue": 2 * linear,
-            }
+            times = {"linear": linear, "gelu": gelu, "block": 2 * linear + gelu, "epilogue": 2 * linear}
             samples[arithmetic][str(tokens)] = {
                 name: [round(share * us, 3) for share in SPREAD] for name, us in times.items()
             }

@@ -1,7 +1,5 @@
 """Rows that are for an H100: judged by an H100's recordings and by nothing else."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

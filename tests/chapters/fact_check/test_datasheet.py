@@ -1,7 +1,5 @@
 """Values derived from datasheets, against numbers computed by hand."""
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 

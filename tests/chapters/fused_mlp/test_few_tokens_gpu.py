@@ -11,8 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from snippets.fused_mlp.geglu import few_tokens
-from snippets.fused_mlp.geglu import few_tokens_hopper as hopper
+from snippets.fused_mlp.geglu import few_tokens, few_tokens_hopper as hopper
 from snippets.fused_mlp.geglu.launch import Launch, compile_together
 from snippets.fused_mlp.geglu.ways import is_hopper
 from snippets.fused_mlp.geglu.work import sizes_of

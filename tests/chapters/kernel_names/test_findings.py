@@ -1,7 +1,5 @@
 """The page on kernel names, with the real grammar and real recordings."""
 
-from __future__ import annotations
-
 import json
 import re
 from html import unescape
@@ -11,18 +9,7 @@ import pytest
 
 from kinetoscope.trace.kernel_grammar import GRAMMAR_FILE, TokenRule, grammar
 from kinetoscope.trace.kernel_names import decode_kernel_name
-from snippets.kernel_names.findings import (
-    FOLDED_FROM,
-    SIDE_BY_SIDE,
-    decoder,
-    families,
-    in_general,
-    recorded_names,
-    show,
-    side_by_side,
-    sources,
-    tokens,
-)
+from snippets.kernel_names import findings
 from snippets.lab.finding import Device, NotRecorded
 from snippets.lab.recording.device import PROJECT
 from snippets.lab.recording.loading import load_recordings
@@ -30,7 +17,7 @@ from tests.lab.samples import BOOK, DEVICE, Markup, assert_only_text, cells, rec
 
 
 def test_a_family_as_a_table() -> None:
-    content = families(BOOK, "memset")
+    content = findings.families(BOOK, "memset")
     assert content.startswith("<p>A fill is no kernel of the program")
     assert cells(content) == [
         ["token", "what it says", "known how"],
@@ -42,10 +29,10 @@ def test_a_family_as_a_table() -> None:
 
 def test_long_tables_are_folded_and_all_are_text() -> None:
     for family in grammar().families:
-        content = families(BOOK, family.id)
+        content = findings.families(BOOK, family.id)
         rows = cells(content)[1:]
         assert len(rows) == len({(token, meaning) for token, meaning, _ in rows}) > 0
-        assert content.count("<details") == (len(rows) > FOLDED_FROM)
+        assert content.count("<details") == (len(rows) > findings.FOLDED_FROM)
         assert_only_text(content, *(token for token, _, _ in rows))
         assert "{" not in "".join(meaning for _, meaning, _ in rows)
 
@@ -58,24 +45,24 @@ def test_the_page_shows_every_family_whose_names_are_written_out() -> None:
 
 
 def test_the_meaning_of_a_rule_is_that_of_its_example() -> None:
-    assert in_general(TokenRule("(?<t>@size)(?=_)", "64x8", "a tile of {t}")) == "a tile of 64x8"
-    assert in_general(TokenRule("x(?=<(?<t>[a-z]+))", "x", "of {t}")) == "of …"
-    assert in_general(TokenRule("x(?=<(?<t>[a-z]+))", "x", "a part[ of {t}]")) == "a part"
+    assert findings.in_general(TokenRule("(?<t>@size)(?=_)", "64x8", "a tile of {t}")) == "a tile of 64x8"
+    assert findings.in_general(TokenRule("x(?=<(?<t>[a-z]+))", "x", "of {t}")) == "of …"
+    assert findings.in_general(TokenRule("x(?=<(?<t>[a-z]+))", "x", "a part[ of {t}]")) == "a part"
 
 
 def test_sources() -> None:
-    assert cells(sources(BOOK))[1:] == [[key, value] for key, value in grammar().sources.items()]
+    assert cells(findings.sources(BOOK))[1:] == [[key, value] for key, value in grammar().sources.items()]
 
 
 def test_a_recorded_name_token_by_token() -> None:
-    assert cells(tokens(BOOK, "mlp/eager", index=0))[:2] == [
+    assert cells(findings.tokens(BOOK, "mlp/eager", index=0))[:2] == [
         ["token", "what it says", "known how"],
         ["nvjet", "cuBLAS's matrix products for Hopper and newer", "◐ inferred"],
     ]
 
 
 def test_two_names_for_the_same_work() -> None:
-    content = side_by_side(BOOK)
+    content = findings.side_by_side(BOOK)
     rows = cells(content)
     assert rows[0] == ["", "A100, in the series", "NVIDIA H200"]
     assert rows[1] == [
@@ -83,7 +70,7 @@ def test_two_names_for_the_same_work() -> None:
         "cuBLAS GEMM bf16 · 128x256x64 · nnPart 1",
         "cuBLAS GEMM bf16 · 256x128x64 · NNT",
     ]
-    assert [row[0] for row in rows[1:]] == [what for what, *_ in SIDE_BY_SIDE]
+    assert [row[0] for row in rows[1:]] == [what for what, *_ in findings.SIDE_BY_SIDE]
     kernels = [decode_kernel_name(name) for name in names_in(content)]
     for theirs, ours in zip(kernels[::2], kernels[1::2], strict=True):
         assert (theirs.operation, theirs.dtype) == (ours.operation, ours.dtype)
@@ -95,7 +82,7 @@ def names_in(content: str) -> list[str]:
 
 
 def test_all_names_of_a_device() -> None:
-    content = recorded_names(BOOK)
+    content = findings.recorded_names(BOOK)
     traces = [BOOK[recording.id].trace for recording in load_recordings(BOOK.root, BOOK.name) if recording.has_trace]
     assert sorted(names_in(content)) == sorted({activity.name for trace in traces for activity in trace.activities})
     assert ["copy device to device", "cuda", "copy"] in [row[:3] for row in cells(content)]
@@ -103,12 +90,12 @@ def test_all_names_of_a_device() -> None:
 
 def test_all_names_where_nothing_is_recorded(tmp_path: Path) -> None:
     with pytest.raises(NotRecorded, match="make record"):
-        recorded_names(Device(tmp_path, DEVICE))
+        findings.recorded_names(Device(tmp_path, DEVICE))
 
 
 def test_where_a_name_was_recorded(tmp_path: Path) -> None:
     device = save_all(tmp_path, sample(), sample("mlp/compiled"))
-    assert cells(recorded_names(device)) == [
+    assert cells(findings.recorded_names(device)) == [
         ["kernel, copy or fill", "library", "operation", "recorded in"],
         ["fill of memory (Device)", "cuda", "memset", "mlp/compiled, and 1 more"],
         ["gemm", "unknown", "other", "mlp/compiled, and 1 more"],
@@ -116,7 +103,7 @@ def test_where_a_name_was_recorded(tmp_path: Path) -> None:
 
 
 def test_the_box_has_the_grammar_that_python_reads() -> None:
-    content = decoder(BOOK)
+    content = findings.decoder(BOOK)
     data = content.split('<script type="application/json" id="kernel-grammar">')[1].removesuffix("</script>")
     assert json.loads(data) == json.loads(GRAMMAR_FILE.read_bytes())
     assert "<" not in data
@@ -129,6 +116,6 @@ def test_a_page_has_one_box_where_two_devices_are_recorded(tmp_path: Path, monke
     save_all(tmp_path, sample(), device=BOOK.name)
     save_all(tmp_path, sample(), trace=trace_json(name="another_kernel"), device=DEVICE)
     recordings(monkeypatch, tmp_path)
-    content = show("kernel-names-decoder", decoder)
+    content = findings.show("kernel-names-decoder", findings.decoder)
     assert content.count('id="kernel-decoder"') == 1
     assert ">gemm</textarea>" in content

@@ -1,7 +1,5 @@
 """How the chapter matmul_add reads traces, its figures, and what its page shows: exact, in the world of the post."""
 
-from __future__ import annotations
-
 import re
 from html import unescape
 
@@ -12,31 +10,9 @@ from snippets.lab.finding import Figure, TraceError
 from snippets.lab.finding.book import findings
 from snippets.lab.page import dispatch_tree, kernel_table, profiler_table
 from snippets.lab.recording.schema import NotTimed
+from snippets.matmul_add.findings import costs, overhead
 from snippets.matmul_add.findings.compiled import entering, fused, product_runs
-from snippets.matmul_add.findings.costs import (
-    by_kernel,
-    copy_rate,
-    generated,
-    graph_gain,
-    least_bytes,
-    opening,
-    race,
-    race_of_biases,
-)
 from snippets.matmul_add.findings.dispatch import busy_within_us, calls, stacks, wait_busy, waits, with_item
-from snippets.matmul_add.findings.overhead import (
-    by_size,
-    closing_wait,
-    crossing,
-    crossings,
-    one_step,
-    roof,
-    self_cpu_us,
-    self_gpu_us,
-    totals,
-    two_sizes,
-    worth_a_graph,
-)
 from snippets.matmul_add.findings.steps import (
     WARMED,
     first_kept,
@@ -60,15 +36,15 @@ CAPTION = "What the page says"
 
 def test_totals_are_the_profilers() -> None:
     trace = parsed(eager(wait_us=100, gemm_us=(5, 6, 7)))
-    assert self_cpu_us(trace) == 3 * 400 + 100, "the steps, and the wait outside of them"
-    assert self_gpu_us(trace) == 5 + 6 + 7 + 3 * 2
+    assert overhead.self_cpu_us(trace) == 3 * 400 + 100, "the steps, and the wait outside of them"
+    assert overhead.self_gpu_us(trace) == 5 + 6 + 7 + 3 * 2
 
 
 def test_busy_time_of_a_wait_is_cut_to_the_wait(world: World) -> None:
     # the last step starts at 20_000; its product runs from 20_015 + 500 for 40, its add 1 later for 2
     content = eager(gaps=(5, 5, 5), delay=500, gemm_us=(5, 5, 40), wait_us=30)
     trace = parsed(content)
-    wait = closing_wait(trace)
+    wait = overhead.closing_wait(trace)
     assert (wait.start_us, wait.end_us) == (20_500, 20_530)
     assert busy_within_us(trace, wait) == 15
     world.trace("eager_64", content)
@@ -94,15 +70,15 @@ def test_what_a_step_has_to_move_is_what_its_operators_read_and_write() -> None:
         (2 + 4) * matrix - 2: compiled(moved=matrix - 1),  # b copied, then read again by addmm with x and w
         3 * matrix + 2 * 64: compiled(bias="row"),
     }
-    assert [least_bytes(parsed(content).steps[1]) for content in expected.values()] == list(expected)
+    assert [costs.least_bytes(parsed(content).steps[1]) for content in expected.values()] == list(expected)
     divided = parsed(compiled(bias="kernel"))
     with pytest.raises(TraceError, match="ProfilerStep#3 lacks the work of some activities"):
-        least_bytes(divided.steps[1])
+        costs.least_bytes(divided.steps[1])
 
 
 def test_a_copy_reads_and_writes() -> None:
     (copy,) = parsed(compiled(copy_us=10, moved=5_000_000)).steps[0].memcpys
-    assert copy_rate(copy) == 1e12
+    assert costs.copy_rate(copy) == 1e12
 
 
 def test_one_step_alone_is_compared_with_nothing(world: World) -> None:
@@ -113,20 +89,22 @@ def test_one_step_alone_is_compared_with_nothing(world: World) -> None:
 
 def test_crossings(world: World) -> None:
     sweep = world.device["matmul_add/sweep_eager"]
-    assert crossing(sweep).value == 4096
+    assert overhead.crossing(sweep).value == 4096
     world.recording(recorded("sweep_eager", point(64, 5, 30, 40), has_trace=False))
-    assert crossing(sweep) == Figure(0, display="none of the sizes", origin="NVIDIA Sample, matmul_add/sweep_eager")
-    assert crossings(world.device).value is False
+    assert overhead.crossing(sweep) == Figure(
+        0, display="none of the sizes", origin="NVIDIA Sample, matmul_add/sweep_eager"
+    )
+    assert overhead.crossings(world.device).value is False
 
 
 def test_up_to_which_size_a_graph_is_worth_it(world: World) -> None:
     sweep = world.device["matmul_add/sweep_eager"]
-    assert (worth_a_graph(sweep).value, worth_a_graph(sweep).text) == (512, "512")
+    assert (overhead.worth_a_graph(sweep).value, overhead.worth_a_graph(sweep).text) == (512, "512")
     at_the_limit, below_it = point(64, 40, 30, 60), point(512, 40, 30, 59.9)
     world.recording(recorded("sweep_eager", at_the_limit, below_it, has_trace=False))
-    assert worth_a_graph(sweep).value == 64
+    assert overhead.worth_a_graph(sweep).value == 64
     world.recording(recorded("sweep_eager", below_it, has_trace=False))
-    assert (worth_a_graph(sweep).value, worth_a_graph(sweep).text) == (0, "none of the sizes")
+    assert (overhead.worth_a_graph(sweep).value, overhead.worth_a_graph(sweep).text) == (0, "none of the sizes")
 
 
 def test_the_power_limit_is_the_recordings(world: World) -> None:
@@ -182,9 +160,9 @@ def test_figures_are_exact(world: World) -> None:
 
 def test_the_tables_have_what_was_measured(world: World) -> None:
     device = world.device
-    assert cells(graph_gain(device))[1] == ["64", "12.0x", "18.0x", "60.0 µs", "90.0 µs", "5.00 µs", "5.00 µs"]
+    assert cells(costs.graph_gain(device))[1] == ["64", "12.0x", "18.0x", "60.0 µs", "90.0 µs", "5.00 µs", "5.00 µs"]
     assert cells(waits(device))[1][:3] == ["64x64", "1.78 ms", "0 µs"]
-    assert cells(totals(device))[1] == ["64x64", "2.98 ms", "1.78 ms", "21.0 µs", "0.70 %"]
+    assert cells(overhead.totals(device))[1] == ["64x64", "2.98 ms", "1.78 ms", "21.0 µs", "0.70 %"]
     rows = cells(first_steps(device))[1:]
     assert rows[0] == ["ProfilerStep#0", "400 µs", "1.00 µs", "1", "1", "3"]
     assert [row[2] for row in rows] == ["1.00 µs", "60.0 µs", "1.00 µs", "1.00 µs", "1.00 µs"], "as the claims have it"
@@ -210,11 +188,16 @@ def headings(drawing: str) -> list[str]:
 
 def test_pictures_show_the_steps_they_are_about(world: World) -> None:
     device = world.device
-    assert headings(one_step(device, caption=CAPTION)) == ["Eager, 64x64"]
-    assert slices(one_step(device, caption=CAPTION))[:4] == ["matmul_add", "aten::matmul", "aten::mm", "aten::add"]
+    assert headings(overhead.one_step(device, caption=CAPTION)) == ["Eager, 64x64"]
+    assert slices(overhead.one_step(device, caption=CAPTION))[:4] == [
+        "matmul_add",
+        "aten::matmul",
+        "aten::mm",
+        "aten::add",
+    ]
     assert headings(with_item(device, caption=CAPTION)) == ["Without", "With .item()"]
     assert "cudaStreamSynchronize" in slices(with_item(device, caption=CAPTION))
-    assert headings(two_sizes(device, caption=CAPTION)) == ["64x64", "4096x4096"]
+    assert headings(overhead.two_sizes(device, caption=CAPTION)) == ["64x64", "4096x4096"]
     assert "Torch-Compiled Region: 0/0" in slices(entering(device, caption=CAPTION))
     assert headings(entering(device, caption=CAPTION)) == ["Eager", "Compiled"]
     assert headings(first_kept(device)) == [
@@ -224,24 +207,24 @@ def test_pictures_show_the_steps_they_are_about(world: World) -> None:
 
 def test_charts_have_a_step_for_each_recording(world: World) -> None:
     device = world.device
-    assert [row[:3] for row in cells(by_size(device, caption=CAPTION))[1:]] == [
+    assert [row[:3] for row in cells(overhead.by_size(device, caption=CAPTION))[1:]] == [
         [way, f"{size:,}", us]
         for way in ("Eager", "Compiled")
         for size, us in ((64, "5.00 µs"), (512, "8.00 µs"), (4096, "600 µs"))
     ]
-    assert [row[0] for row in cells(roof(device))[1:]] == ["64x64", "512x512", "4096x4096"]
-    assert cells(roof(device))[3][1:3] == ["1,020", "229 TFLOP/s"], "2n^3 FLOP over 8n^2 bytes; in 600 us"
-    bars = re.findall(r'aria-label="([^"]*)"', opening(device))
+    assert [row[0] for row in cells(overhead.roof(device))[1:]] == ["64x64", "512x512", "4096x4096"]
+    assert cells(overhead.roof(device))[3][1:3] == ["1,020", "229 TFLOP/s"], "2n^3 FLOP over 8n^2 bytes; in 600 us"
+    bars = re.findall(r'aria-label="([^"]*)"', costs.opening(device))
     assert [text.split(",")[:2] for text in (bars[0], bars[1])] == [
         ["eager: the CPU submits 40.0 µs", " the GPU computes 10.0 µs"],
         ["compiled: the CPU submits 80.0 µs", " the GPU computes 10.0 µs"],
     ]
-    timed = [row[1:4] for row in cells(race(device, caption=CAPTION, over="Eager"))[1:]]
+    timed = [row[1:4] for row in cells(costs.race(device, caption=CAPTION, over="Eager"))[1:]]
     assert timed[0] == ["600 µs", "750 µs", "610 µs"]
     assert [text.endswith("1.01x of Eager") for text in timed[1]] == [True, True, True]
-    biases = cells(race_of_biases(device, caption=CAPTION, over="addmm, b a row"))
+    biases = cells(costs.race_of_biases(device, caption=CAPTION, over="addmm, b a row"))
     assert biases[1][1].endswith("1.20x of addmm, b a row")
-    parts = [(row[0], row[2]) for row in cells(by_kernel(device, caption=CAPTION))[1:]]
+    parts = [(row[0], row[2]) for row in cells(costs.by_kernel(device, caption=CAPTION))[1:]]
     assert [part for variant, part in parts if variant == "addmm, b a row"] == ["cuBLAS GEMM bf16 · 128x256x64 · nn"]
     assert [variant for variant, part in parts if part == "copy device to device"] == ["Compiled", "addmm, b a matrix"]
 
@@ -261,7 +244,7 @@ def test_lists_of_one_step_name_what_is_in_it(world: World) -> None:
     assert "aten::bmm" in samples.Markup(stacks(device)).text
     assert "aten::mm" in samples.Markup(dispatch_tree(device, "matmul_add/eager_64")).text
     assert "aten::mm" in samples.Markup(profiler_table(device, "matmul_add/eager_64")).text
-    assert "extern_kernels.addmm(arg0_1, out=buf0)" in samples.Markup(generated(device)).text
+    assert "extern_kernels.addmm(arg0_1, out=buf0)" in samples.Markup(costs.generated(device)).text
 
 
 def test_further_traces_are_those_that_are_recorded(world: World) -> None:
@@ -284,4 +267,4 @@ def test_names_are_text(world: World) -> None:
     world.recording(recorded("generated_code", data={**CODE, "calls": [samples.EVIL[0]]}, has_trace=False))
     samples.assert_only_text(kernel_table(world.device, "matmul_add/eager_64"), *samples.EVIL[:2])
     samples.assert_only_text(calls(world.device), samples.EVIL[1])
-    samples.assert_only_text(generated(world.device), samples.EVIL[0])
+    samples.assert_only_text(costs.generated(world.device), samples.EVIL[0])

@@ -1,7 +1,5 @@
 """The chapter matmul_add's model and experiments, run on the CPU at small and odd sizes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

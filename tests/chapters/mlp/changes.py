@@ -1,14 +1,11 @@
-"""Changes to the recordings of the chapter mlp, and their effect on its claims."""
-
-from __future__ import annotations
+"""Changes to the recordings of the chapter mlp, and its figures and claims by name."""
 
 from collections.abc import Callable
 
 import msgspec
 
 from kinetoscope.trace.events import GpuActivity
-from snippets.lab.finding.book import Verdict, findings, judge
-from snippets.lab.finding.claim import Status
+from snippets.lab.finding.book import findings
 from snippets.lab.finding.device import Device
 from snippets.lab.finding.figure import Figure
 
@@ -16,20 +13,6 @@ FINDINGS = findings("mlp")
 CLAIMS = {claim.id: claim for claim in FINDINGS.claims}
 HIDDEN_BYTES = 50_331_648
 replace = msgspec.structs.replace
-
-
-def verdict(name: str, device: Device) -> Verdict:
-    return judge(CLAIMS[name], "mlp", device)
-
-
-def status(name: str, device: Device) -> Status:
-    return verdict(name, device).status
-
-
-def measured(name: str, device: Device) -> Figure:
-    figure = verdict(name, device).measured
-    assert figure is not None
-    return figure
 
 
 def figure(name: str, device: Device) -> Figure:

@@ -1,16 +1,9 @@
 """The chapter mlp: claims about whole forwards, from one token to many."""
 
-from __future__ import annotations
-
 import pytest
 
-from tests.chapters.altered import AlteredDevice
-from tests.chapters.mlp.changes import (
-    figure,
-    measured,
-    replace,
-    status,
-)
+from tests.chapters.altered import AlteredDevice, measured, status
+from tests.chapters.mlp.changes import figure, replace
 from tests.chapters.mlp.probes import probed
 from tests.lab.samples import BOOK
 
@@ -20,11 +13,11 @@ def test_a_cpu_that_needs_longer_than_the_gpu_is_noticed() -> None:
     for name in ("eager", "compiled", "liger"):
         device.time(f"mlp/{name}", 200.0)
         device.time(f"mlp/{name}", 100.0, "enqueue")
-    assert (status("O-P29", device), figure("liger_cpu_over_gpu", device).value) == ("holds", 0.5)
+    assert (status(device, "O-P29"), figure("liger_cpu_over_gpu", device).value) == ("holds", 0.5)
     device.time("mlp/liger", 210.0, "enqueue")
-    assert (status("O-P29", device), figure("liger_cpu_slowest", device).value) == ("holds", pytest.approx(1.05))
+    assert (status(device, "O-P29"), figure("liger_cpu_slowest", device).value) == ("holds", pytest.approx(1.05))
     device.time("mlp/compiled", 210.0, "enqueue")
-    assert (status("O-P29", device), measured("O-P29", device).value) == ("differs", pytest.approx(1.05))
+    assert (status(device, "O-P29"), measured(device, "O-P29").value) == ("differs", pytest.approx(1.05))
 
 
 def test_speed_ups_are_judged_by_pairs(device: AlteredDevice) -> None:
@@ -36,10 +29,10 @@ def test_speed_ups_are_judged_by_pairs(device: AlteredDevice) -> None:
 
 def test_half_of_the_launches_is_not_enough(device: AlteredDevice) -> None:
     device.steps("mlp/compiled", lambda step: replace(step, activities=step.kernels[:2]))
-    assert (status("O-P13", device), measured("O-P13", device).value) == ("holds", pytest.approx(60))
+    assert (status(device, "O-P13"), measured(device, "O-P13").value) == ("holds", pytest.approx(60))
     device.traces.clear()
     device.steps("mlp/compiled", lambda step: replace(step, activities=step.kernels[:3]))
-    assert (status("O-P13", device), measured("O-P13", device).value) == ("differs", pytest.approx(40))
+    assert (status(device, "O-P13"), measured(device, "O-P13").value) == ("differs", pytest.approx(40))
 
 
 def test_figures_by_hand(device: AlteredDevice) -> None:

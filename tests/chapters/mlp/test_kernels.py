@@ -1,7 +1,5 @@
 """The chapter mlp: claims about kernels, their order, launches, work and times in the traces."""
 
-from __future__ import annotations
-
 import pytest
 
 from kinetoscope.trace.averages import key_averages
@@ -9,24 +7,15 @@ from kinetoscope.trace.events import CudaCall, Step
 from snippets.lab.finding.claim import Status
 from snippets.lab.finding.figure import Figure
 from snippets.mlp.findings.steps import fused_work
-from tests.chapters.altered import AlteredDevice
-from tests.chapters.mlp.changes import (
-    CLAIMS,
-    HIDDEN_BYTES,
-    figure,
-    lasting,
-    measured,
-    replace,
-    status,
-    verdict,
-)
+from tests.chapters.altered import AlteredDevice, measured, status, verdict
+from tests.chapters.mlp.changes import CLAIMS, HIDDEN_BYTES, figure, lasting, replace
 from tests.chapters.mlp.probes import IDLE, probed
 from tests.lab.samples import BOOK
 
 
 def test_a_missing_product_is_named(device: AlteredDevice) -> None:
     device.steps("mlp/eager", lambda step: replace(step, activities=step.activities[:-1]))
-    down = verdict("M7", device)
+    down = verdict(device, "M7")
     assert (down.status, "2 matmuls instead of three" in down.reason) == ("not measured", True)
 
 
@@ -71,14 +60,14 @@ def test_m4_finds_queries_under_the_matmuls(device: AlteredDevice) -> None:
         return replace(step, calls=tuple(sorted([*step.calls, *queries], key=lambda call: call.start_us)))
 
     device.steps("mlp/eager", asking)
-    assert (status("M4", device), measured("M4", device).value) == ("holds", "3 of 3 GEMMs, 0 of 2 pointwise")
+    assert (status(device, "M4"), measured(device, "M4").value) == ("holds", "3 of 3 GEMMs, 0 of 2 pointwise")
 
 
 @pytest.mark.parametrize(("down_us", "expected"), [(90.0, "holds"), (100.0, "differs"), (70.0, "differs")])
 def test_m7_wants_about_a_tenth(down_us: float, expected: Status, device: AlteredDevice) -> None:
     down = str(figure("down_gemm", device).value)
     device.kernels("mlp/eager", lambda kernel: lasting(down, down_us)(lasting("nvjet", 100.0)(kernel)))
-    assert (status("M7", device), measured("M7", device).value) == (expected, pytest.approx(100 - down_us))
+    assert (status(device, "M7"), measured(device, "M7").value) == (expected, pytest.approx(100 - down_us))
 
 
 def test_bytes_come_from_the_shapes(device: AlteredDevice) -> None:
@@ -88,23 +77,23 @@ def test_bytes_come_from_the_shapes(device: AlteredDevice) -> None:
     device.ops("mlp/eager", lambda op: replace(op, input_shapes=half) if op.name == "aten::mul" else op)
     assert figure("eager_bytes", device).value == 2 * HIDDEN_BYTES + 3 * HIDDEN_BYTES // 2
     device.ops("mlp/eager", lambda op: replace(op, input_types=()))
-    saved = verdict("M12", device)
+    saved = verdict(device, "M12")
     assert (saved.status, "lacks the shapes of its operators" in saved.reason) == ("not measured", True)
 
 
 def test_m13_and_the_fused_kernel_s_rate(device: AlteredDevice) -> None:
     as_fast_as_a_copy = 3 * HIDDEN_BYTES / device["mlp/compiled"].ceiling("copy").rate * 1e6
     device.kernels("mlp/compiled", lasting("triton", as_fast_as_a_copy))
-    assert (status("M13", device), measured("M13", device).value) == ("holds", pytest.approx(100))
+    assert (status(device, "M13"), measured(device, "M13").value) == ("holds", pytest.approx(100))
     device.kernels("mlp/compiled", lasting("triton", 2 * as_fast_as_a_copy))
-    assert (status("M13", device), measured("M13", device).value) == ("differs", pytest.approx(50))
+    assert (status(device, "M13"), measured(device, "M13").value) == ("differs", pytest.approx(50))
 
 
 @pytest.mark.parametrize(("liger_us", "expected"), [(38.0, "holds"), (36.0, "differs"), (48.0, "differs")])
 def test_k3_wants_a_few_percent(liger_us: float, expected: Status, device: AlteredDevice) -> None:
     device.kernels("mlp/compiled", lasting("triton", 37.0))
     device.kernels("mlp/liger", lasting("geglu", liger_us))
-    assert (status("K3", device), measured("K3", device).value) == (expected, pytest.approx(liger_us / 37.0))
+    assert (status(device, "K3"), measured(device, "K3").value) == (expected, pytest.approx(liger_us / 37.0))
 
 
 def test_idle_time_by_hand() -> None:
@@ -112,10 +101,10 @@ def test_idle_time_by_hand() -> None:
     assert figure("up_after_gate", device).value == 60 / 50
     assert figure("up_after_fill", device).value == pytest.approx(1.0, abs=0.03)
     assert figure("longest_gap_us", device).value == 50.0
-    assert (status("O-P27", device), measured("O-P27", device).value) == ("differs", 60 / 50)
+    assert (status(device, "O-P27"), measured(device, "O-P27").value) == ("differs", 60 / 50)
     turned = {work: times[::-1] for work, times in IDLE["after"].items()}
     device.data("mlp/after_idle", after=turned | {"fill": turned["gate"]})
-    assert (status("O-P27", device), measured("O-P27", device).value) == ("holds", 50 / 58)
+    assert (status(device, "O-P27"), measured(device, "O-P27").value) == ("holds", 50 / 58)
 
 
 def test_up_beside_gate_in_the_traces(device: AlteredDevice) -> None:
@@ -123,9 +112,9 @@ def test_up_beside_gate_in_the_traces(device: AlteredDevice) -> None:
     device.kernels(
         "mlp/compiled", lambda kernel: replace(kernel, duration_us=50.0 if kernel.start_us in gates else 55.0)
     )
-    assert (status("O-P37", device), measured("O-P37", device).value) == ("holds", pytest.approx(1.1))
+    assert (status(device, "O-P37"), measured(device, "O-P37").value) == ("holds", pytest.approx(1.1))
     device.kernels("mlp/compiled", lambda kernel: replace(kernel, duration_us=50.0))
-    assert (status("O-P37", device), measured("O-P37", device).value) == ("differs", 1.0)
+    assert (status(device, "O-P37"), measured(device, "O-P37").value) == ("differs", 1.0)
 
 
 def test_gaps_before_up_come_from_the_traces() -> None:

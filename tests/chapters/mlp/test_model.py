@@ -1,7 +1,5 @@
 """The chapter mlp's model, experiments and local Liger layer, run on the CPU at small and odd sizes."""
 
-from __future__ import annotations
-
 import functools
 import importlib.util
 import logging

@@ -1,7 +1,5 @@
 """The chapter mlp: what its figures and pieces show."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -15,13 +13,8 @@ from snippets.lab.finding.device import Device
 from snippets.lab.page import kernel_table, profiler_table, show, timeline
 from snippets.lab.page.frame import measured_html
 from snippets.mlp.findings import choices, costs, eager, fused_kernels, fusion
-from tests.chapters.altered import poor_figures
-from tests.chapters.mlp.changes import (
-    CLAIMS,
-    measured,
-    renamed,
-    verdict,
-)
+from tests.chapters.altered import measured, poor_figures, verdict
+from tests.chapters.mlp.changes import CLAIMS, renamed
 from tests.chapters.mlp.probes import probed
 
 
@@ -72,10 +65,7 @@ PIECES: Mapping[str, tuple[Callable[[Device], Html], tuple[str, ...]]] = {
     ),
     "conditions": (choices.conditions, ("as in a new process 3 of 4 60.5 µs", "coordinate_descent_tuning 2 of 2")),
     "forwards": (fused_kernels.forwards, ("compiled, slower kernel", "222 µs", "Liger")),
-    "side by side": (
-        captioned(costs.side_by_side),
-        ("AOTDispatcher Runtime Wrapper Prologue", "LigerGELUMulFunction"),
-    ),
+    "side by side": (captioned(costs.side_by_side), ("AOTDispatcher Runtime Wrapper Prologue", "LigerGELUMulFunction")),
     "opening": (costs.opening, ("1 token", "8,192 tokens", "eager", "compiled")),
     "new shapes": (fusion.new_shapes, ("dynamic=False first call", "64", "48")),
     "bought": (costs.bought, ("GPU, interleaved", "GPU, steady", "of eager", "from Python", "relative error")),
@@ -100,9 +90,9 @@ def test_a_hostile_name_stays_text() -> None:
     device.data("mlp/liger", liger="<script>")
     for piece, _ in PIECES.values():
         assert "<script" not in piece(device)
-    assert "<script" in str(measured("M10", device).value)
+    assert "<script" in str(measured(device, "M10").value)
     for name in CLAIMS:
-        assert "<script" not in measured_html(verdict(name, device))
+        assert "<script" not in measured_html(verdict(device, name))
 
 
 def test_a_missing_recording_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,5 @@
 """Altered recordings of the chapter's second page, for the tests of its claims."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from typing import Any
@@ -9,7 +7,6 @@ from typing import Any
 import msgspec
 
 from snippets.lab.finding import Device
-from snippets.lab.finding.book import find_claim, judge
 from tests.chapters.regimes.compiling_samples import around, compiling_recordings
 from tests.lab.sample_recordings import Sample, save_samples
 
@@ -18,12 +15,6 @@ Change = Callable[[Data], None]
 SAMPLES: dict[str, Sample] = {
     f"{recording.chapter}/{recording.experiment}": (recording, trace) for recording, trace in compiling_recordings()
 }
-
-
-def status(device: Device, claim_id: str) -> str:
-    """The verdict of a claim."""
-    chapter, claim = find_claim(claim_id)
-    return judge(claim, chapter, device).status
 
 
 def alter(device: Device, experiment: str, change: Change) -> None:

@@ -1,7 +1,5 @@
 """Made-up recordings of the chapter's second page: compile modes and fusion."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Sample recordings of the chapter regimes: round numbers, so that each figure can be computed by hand."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from functools import partial
 

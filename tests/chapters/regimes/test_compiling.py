@@ -1,7 +1,5 @@
 """The probes' view of the compiler, and the page's computations on it, from numbers made by hand."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 
@@ -32,11 +30,7 @@ def call(args):
 
 
 def test_generated_code_is_read_as_calls_and_kernels() -> None:
-    assert compiled.calls_of([CODE]) == [
-        "extern_kernels.addmm",
-        "triton_poi_fused_gelu_0",
-        "extern_kernels.bias_addmm",
-    ]
+    assert compiled.calls_of([CODE]) == ["extern_kernels.addmm", "triton_poi_fused_gelu_0", "extern_kernels.bias_addmm"]
     assert compiled.kernels_of([CODE]) == {
         "triton_poi_fused_gelu_0": "def triton_poi_fused_gelu_0(in_out_ptr0, xnumel, XBLOCK : tl.constexpr):\n"
         "    tmp0 = tl.load(in_out_ptr0)"

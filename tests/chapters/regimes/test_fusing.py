@@ -1,7 +1,5 @@
 """Steps of the experiments on fusion, on the CPU at small sizes."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """Where time goes as work grows: the crossovers and claims of sample recordings whose times are round."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,8 +8,8 @@ import pytest
 
 from snippets.lab.experiment import Parameters
 from snippets.lab.finding import Device, NotTimed
-from snippets.lab.finding.book import find_claim, judge
 from snippets.regimes.findings import crossovers, growth
+from tests.chapters.altered import status
 from tests.chapters.regimes import samples
 from tests.lab.sample_recordings import Sample, page_on_samples, sample_of, save_samples
 
@@ -31,11 +29,6 @@ def change(device: Device, name: str, us: Times, cpu_us: float) -> None:
 
 def swept(name: str, us: Times, cpu_us: float) -> Sample:
     return samples.with_cpu(sample_of(f"regimes/growth_{name}", us), cpu_us)
-
-
-def status(device: Device, claim_id: str) -> str:
-    chapter, claim = find_claim(claim_id)
-    return judge(claim, chapter, device).status
 
 
 def test_the_gpu_overtakes_the_cpu_between_two_points(device: Device) -> None:

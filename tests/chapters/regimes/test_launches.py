@@ -1,15 +1,13 @@
 """What removes launch overhead: the claims and figures of sample recordings."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
 
 from snippets.lab.finding import Device
-from snippets.lab.finding.book import find_claim, judge
 from snippets.lab.recording.ceilings import COPY
 from snippets.regimes.findings import launches
+from tests.chapters.altered import status
 from tests.chapters.regimes import samples
 from tests.lab.sample_recordings import save_samples
 
@@ -19,11 +17,6 @@ CLAIMS = [f"RG{number}" for number in range(15, 28)]
 @pytest.fixture
 def device(tmp_path: Path) -> Device:
     return save_samples(tmp_path, samples.launches())
-
-
-def status(device: Device, claim_id: str) -> str:
-    chapter, claim = find_claim(claim_id)
-    return judge(claim, chapter, device).status
 
 
 def test_the_claims_of_the_samples(device: Device) -> None:

@@ -1,7 +1,5 @@
 """The stack on the CPU, against its reference; its work; what needs a GPU says so."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

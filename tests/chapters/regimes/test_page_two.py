@@ -1,8 +1,6 @@
 """Compile modes and fusion: the claims, figures and pieces on sample recordings."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
+import re
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -11,12 +9,13 @@ import pytest
 
 from snippets.lab.finding import Device, NotTimed
 from snippets.lab.recording.loading import load_recording
-from snippets.regimes.findings import caching, compiling, fusing, generated, paying, shapes, spilling
-from snippets.regimes.findings.compiling import GEGLU, STACK, TUNED
-from snippets.regimes.findings.spilling import MANY
-from tests.chapters.regimes.altering import SAMPLES, Data, alter, status
+from snippets.regimes.findings import caching, fusing, generated, shapes, spilling
+from snippets.regimes.findings.compiling import GEGLU, TUNED
+from tests.chapters.altered import status
+from tests.chapters.regimes.altering import SAMPLES, Data, alter
 from tests.chapters.regimes.compiling_samples import around, bias
-from tests.lab.sample_recordings import save_samples
+from tests.chapters.regimes.samples import recordings
+from tests.lab.sample_recordings import page_on_samples, save_samples
 
 NUMBERS = (*range(30, 37), 39, *range(41, 67))
 CLAIMS = [f"RG{number}" for number in NUMBERS]
@@ -93,9 +92,9 @@ def test_gelu_beside_a_negation_of_the_same_bytes(saved: Device) -> None:
     data: Any = load_recording(saved.root, saved.name, "regimes/in_cache").data
     times_us = {op: {int(tokens): us for tokens, us in data["op_us"][op].items()} for op in ("gelu", "negation")}
     rates = [caching.gelu_bytes(tokens) / median(us["after"]) * 1e6 for tokens, us in times_us["gelu"].items()]
-    assert caching.fastest_gelu(saved).number == pytest.approx(max(rates))
+    assert caching.FIGURES["fastest_gelu"](saved).number == pytest.approx(max(rates))
     gelu, negation = (median(times_us[op][16384]["flushed"]) for op in ("gelu", "negation"))
-    assert caching.gelu_of_negation(saved).number == pytest.approx(negation / gelu)
+    assert caching.FIGURES["gelu_of_negation"](saved).number == pytest.approx(negation / gelu)
 
 
 def test_whose_products_won_in_each_compilation(device: Device) -> None:
@@ -132,22 +131,8 @@ def test_a_spilling_loop_moves_eight_bytes_a_thread(saved: Device) -> None:
     assert spilling.moved_in_loop(saved).value == (128 + 128) * 8 * 128
 
 
-@pytest.mark.parametrize(
-    "piece",
-    [
-        lambda device: compiling.compile_table(device, STACK) + paying.pay_table(device, GEGLU),
-        lambda device: paying.calls_to_pay(device, STACK) + paying.use_when(device),
-        lambda device: (
-            generated.generated(device, STACK) + generated.guard_table(device) + generated.tuned_table(device)
-        ),
-        lambda device: shapes.shapes_table(device) + shapes.input_guards(device) + shapes.replayed_table(device),
-        lambda device: fusing.layer_table(device) + fusing.bias_times(device) + fusing.calls_table(device),
-        lambda device: fusing.bias_kernels(device, 64) + fusing.opening(device) + fusing.stack_timeline(device, 64),
-        lambda device: spilling.tile_table(device, MANY) + spilling.machine_code(device),
-        lambda device: caching.cache_table(device) + caching.saved_table(device) + caching.step_table(device),
-    ],
-)
-def test_each_piece_is_drawn(saved: Device, piece: Callable[[Device], str]) -> None:
-    drawn = piece(saved)
-    assert "<table>" in drawn
-    assert "None" not in drawn.replace("[None, 1024]", "")
+def test_the_page_on_samples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = page_on_samples("regimes", save_samples(tmp_path, recordings()), monkeypatch, page="regimes_compiling")
+    assert page.count("<table>") > 20
+    assert "Not recorded" not in page
+    assert not re.search(r"\bNone\b(?!, 1024\])", page)

@@ -1,17 +1,15 @@
 """When a compilation has paid for itself, and the modes alone for seconds, on sample recordings."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
 
 from snippets.lab.finding import Device
-from snippets.lab.finding.book import find_claim, judge
 from snippets.regimes.findings import compiling, paying
 from snippets.regimes.findings.compiling import GEGLU, STACK
 from snippets.regimes.findings.paying import NEVER
-from tests.chapters.regimes.altering import SAMPLES, Data, alone, alter, from_python, status
+from tests.chapters.altered import status, verdict
+from tests.chapters.regimes.altering import SAMPLES, Data, alone, alter, from_python
 from tests.lab.sample_recordings import save_samples
 
 
@@ -51,8 +49,7 @@ def test_a_gain_that_may_be_a_loss_is_inconclusive(device: Device) -> None:
     alter(device, f"regimes/modes_{GEGLU}", change)
     pays = paying.break_even(device, GEGLU, "default")
     assert (pays.conclusive, pays.text) == (False, "500,000 or never")
-    chapter, claim = find_claim("RG36")
-    assert judge(claim, chapter, device).reason == "what a call saves may be nothing"
+    assert verdict(device, "RG36").reason == "what a call saves may be nothing"
 
 
 def test_a_gpu_that_tells_no_energy_has_no_power(device: Device) -> None:

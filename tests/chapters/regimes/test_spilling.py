@@ -1,7 +1,5 @@
 """Reading machine code: instructions, the loop that multiplies, spilled registers."""
 
-from __future__ import annotations
-
 import pytest
 
 from snippets.regimes.experiments.spilling import (

@@ -1,7 +1,5 @@
 """The steps of the page on a CPU, small: each agrees with its reference; those of a GPU say so."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

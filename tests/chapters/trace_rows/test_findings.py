@@ -1,30 +1,17 @@
 """The page on what each row means: its tables on the book's recordings, and on altered ones."""
 
-from __future__ import annotations
-
 import re
 
 import msgspec
 import pytest
 
 from kinetoscope.trace.events import Step
-from snippets.lab.finding.book import Verdict, findings, judge
 from snippets.trace_rows.findings import events, gpu, launches, lines, rows
 from snippets.trace_rows.findings.averages import average, averages, rows_of
 from tests.chapters.altered import AlteredDevice
 from tests.lab.samples import BOOK, Markup, text_of
 
-CLAIMS = {claim.id: claim for claim in findings("trace_rows").claims}
 replace = msgspec.structs.replace
-
-
-def verdict(device: AlteredDevice, name: str) -> Verdict:
-    return judge(CLAIMS[name], "trace_rows", device)
-
-
-@pytest.fixture
-def device() -> AlteredDevice:
-    return AlteredDevice()
 
 
 def test_rows_in_the_order_of_the_patterns() -> None:

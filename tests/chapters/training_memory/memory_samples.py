@@ -1,7 +1,5 @@
 """Made-up recordings of the second page: steps whose activations are those of shapes, and an allocator's segments."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 
@@ -94,10 +92,7 @@ def step(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
             "marks": marks,
             "gradients": [*gradients] or [len(events.block)],
         },
-        "statistics": {
-            "reserved_bytes.all.current": reserved,
-            "inactive_split_bytes.all.current": 50 * MIB,
-        },
+        "statistics": {"reserved_bytes.all.current": reserved, "inactive_split_bytes.all.current": 50 * MIB},
         "free_of_all": [CARD - reserved - 800 * MIB, CARD],
         "kept": [["1", "float32", size] for size in kept],
     }
@@ -143,10 +138,7 @@ def allocator(name: str) -> dict[str, Any]:
         "rounding": [
             {"request": size, "block": -(-size // 512) * 512, "segments": segment_bytes(size)} for size in REQUESTS
         ],
-        "fragmented": {
-            "2 MiB": fragmented(2, name),
-            "1 MiB": fragmented(1, name),
-        },
+        "fragmented": {"2 MiB": fragmented(2, name), "1 MiB": fragmented(1, name)},
         "profiled": {"2 MiB": profiled(2), "1 MiB": profiled(1)},
     }
 

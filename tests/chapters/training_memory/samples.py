@@ -1,7 +1,5 @@
 """Made-up recordings: for the tests here, and for `make serve SAMPLE=training_memory`."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Sample traces of a training step: its phases, and in each its operators with their kernels."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from tests.tool import events
@@ -34,11 +32,7 @@ def cast(shape: Sequence[int], to: str, us: float, compiled: bool = False) -> Op
         return "triton_poi_fused__to_copy_t_1", [shape, shape, []], [*types, "Scalar"], us
     return (
         f"void at::native::unrolled_elementwise_kernel<at::native::{NAMES[to]}(at::TensorIteratorBase&)>",
-        [
-            shape,
-            shape,
-            [],
-        ],
+        [shape, shape, []],
         [*types[::-1], "Scalar"],
         us,
     )

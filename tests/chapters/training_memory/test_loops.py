@@ -1,7 +1,5 @@
 """The loops and the probe of the first page, small on a CPU."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice

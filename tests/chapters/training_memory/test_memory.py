@@ -1,7 +1,5 @@
 """The figures and claims of the second page, on made-up recordings."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +12,8 @@ from snippets.lab.finding.device import Device
 from snippets.training_memory.findings import allocator, instruments, keeping, memory
 from snippets.training_memory.findings.held import held_step
 from tests.chapters.training_memory.memory_samples import memory_recordings
-from tests.lab.sample_recordings import save_samples
+from tests.chapters.training_memory.samples import recordings
+from tests.lab.sample_recordings import page_on_samples, save_samples
 from tests.lab.samples import Markup, cells
 
 ELSEWHERE = ("TM61",)
@@ -99,27 +98,11 @@ def test_the_opening_adds_up_to_what_is_in_use(device: Device) -> None:
     assert f"float32: {used / 1e9:.2f} GB" in text
 
 
-@pytest.mark.parametrize(
-    "piece",
-    [
-        memory.opening,
-        memory.timeline,
-        memory.phases,
-        keeping.kept,
-        keeping.by_shapes,
-        keeping.kept_tensors,
-        keeping.recomputing,
-        keeping.recomputing_bytes,
-        allocator.map_of_segments,
-        allocator.outcomes,
-        allocator.rounding,
-        allocator.error_message,
-        instruments.summaries,
-        instruments.profiler_rows,
-    ],
-)
-def test_a_piece_shows_something(piece: Callable[[Device], str], device: Device) -> None:
-    assert len(Markup(piece(device)).text) > 40
+def test_the_page_on_samples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    device = save_samples(tmp_path, recordings())
+    page = page_on_samples("training_memory", device, monkeypatch, page="training_memory_peak")
+    assert page.count("<table>") > 10
+    assert "Not recorded" not in page
 
 
 def test_the_kept_tensors_are_counted(device: Device) -> None:

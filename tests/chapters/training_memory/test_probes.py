@@ -1,7 +1,5 @@
 """The probes' reading of the allocator's events and snapshots, from hand-written ones."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The work that recomputing repeats: on this machine, and on made-up recordings whose kernels are counted by hand."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -55,12 +53,12 @@ def device(root: Path, adds: float = 0.165, launching: float = 1.0) -> Device:
 
 def test_the_kernels_that_run_again_by_hand(tmp_path: Path) -> None:
     samples = device(tmp_path)
-    assert keeping.forward_time_share(samples).number == pytest.approx(100 * 2 * 670 / 4000)
+    assert keeping.FIGURES["forward_time_share"](samples).number == pytest.approx(100 * 2 * 670 / 4000)
     assert keeping.recomputed_time_share(samples).number == pytest.approx(100 * 2 * 330 / 4000)
     again = keeping.recomputed_work(steps.run_of(samples, "autocast").step)
     assert [activity.duration_us for activity in again] == [10.0, 100.0, 200.0, 20.0] * LAYERS
     assert keeping.recomputing_adds(samples).number == pytest.approx(16.5)
-    assert keeping.recomputing_from_python(samples).number == pytest.approx(1.165)
+    assert keeping.FIGURES["recomputing_from_python"](samples).number == pytest.approx(1.165)
     assert keeping.added_as_recomputed(samples).number == pytest.approx(1.0)
 
 

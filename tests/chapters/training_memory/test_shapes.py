@@ -1,7 +1,5 @@
 """Bytes derived from shapes, against bytes counted by hand and the bytes that autograd keeps on this machine."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The first page on sample recordings: its claims and figures, and every fence runs."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
@@ -40,13 +38,13 @@ def test_the_claims_of_the_samples(device: Device) -> None:
 
 def test_the_cpu_launches_the_loop_op_by_op(device: Device) -> None:
     """12 operators of 5 us in the phase of foreach, 60 in that of the loop."""
-    assert optimizers.foreach_over_loop_cpu(device).number == pytest.approx(12 * 5 / (60 * 5))
+    assert optimizers.FIGURES["foreach_over_loop_cpu"](device).number == pytest.approx(12 * 5 / (60 * 5))
 
 
 def test_what_the_kernels_of_an_iteration_fill(tmp_path: Path) -> None:
     device = save_samples(tmp_path, precision_recordings(iterations={"optimizer_loop": 5_000.0}))
     gpu_us = sum(us for ops in phases(layers=LAYERS, casts="eager", optimizer=[5.0] * 60).values() for *_, us in ops)
-    assert optimizers.loop_busy(device).number == pytest.approx(100 * gpu_us / 5_000)
+    assert optimizers.FIGURES["loop_busy"](device).number == pytest.approx(100 * gpu_us / 5_000)
 
 
 def test_the_rate_of_the_squares_counts_their_kernels_alone(tmp_path: Path) -> None:
@@ -72,9 +70,9 @@ def test_casts_by_subject_and_type(device: Device) -> None:
         ("backward", "activations", "float32"),
         ("backward", "weights", "float32"),
     }
-    assert casts.cast_kernels(device).value == LAYERS * (3 + 2 + 2 + 3)
+    assert casts.FIGURES["cast_kernels"](device).value == LAYERS * (3 + 2 + 2 + 3)
     assert casts.cast_time(device).number == LAYERS * (3 * 5 + 2 * 15 + 2 * 15 + 3 * 5)
-    assert casts.merged_kernels(device).value == LAYERS
+    assert casts.FIGURES["merged_kernels"](device).value == LAYERS
 
 
 def test_the_casts_of_the_loss_are_not_autocasts(device: Device, tmp_path: Path) -> None:

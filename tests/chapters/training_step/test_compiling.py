@@ -1,7 +1,5 @@
 """The pages' figures of a compiled loop's first iterations, of its breaks, and of times that do not fit a trace."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec
@@ -9,11 +7,10 @@ import pytest
 
 from kinetoscope.trace.queries import recorded_step_us
 from snippets.lab.finding import TraceError
-from snippets.lab.finding.book import find_claim, judge
 from snippets.lab.recording.consistency import SLOWER
 from snippets.training_step.findings import compiling, healthy, probes
 from snippets.training_step.findings.loops import FAULTS, unused
-from tests.chapters.altered import RECORDED, AlteredDevice, constant
+from tests.chapters.altered import RECORDED, AlteredDevice, constant, measured, status, verdict
 from tests.lab.samples import cells
 
 
@@ -30,17 +27,11 @@ def tuned(*steps: dict[str, Any]) -> AlteredDevice:
 DEVICE = tuned(iteration(4000, 60_000.0, 7e6), iteration(100, 1500.0, 6000.0), iteration(100, 1200.0, 5000.0))
 
 
-def measured(claim_id: str, device: AlteredDevice) -> Any:
-    chapter, claim = find_claim(claim_id)
-    return judge(claim, chapter, device)
-
-
 def test_the_kernels_that_only_time_configurations() -> None:
     assert compiling.tuning_kernels(DEVICE).value == 4000
     assert compiling.tuned_kernels(DEVICE).value == 100
-    share = measured("TS76", DEVICE)
-    assert (share.measured.number, share.status) == (97.5, "holds")
-    busy = measured("TS77", DEVICE).measured
+    assert (measured(DEVICE, "TS76").number, status(DEVICE, "TS76")) == (97.5, "holds")
+    busy = measured(DEVICE, "TS77")
     assert busy.number == pytest.approx(60_000 / 1350)
     assert busy.spread == (40.0, 50.0)
 
@@ -59,18 +50,15 @@ def test_the_first_three_iterations_are_shown() -> None:
     assert "7.00 s" in html
 
 
-def test_a_model_with_and_without_breaks() -> None:
-    device = AlteredDevice()
+def test_a_model_with_and_without_breaks(device: AlteredDevice) -> None:
     reasons = ["Data-dependent branching\n  Explanation: one", "Another\n  Hint: two"]
     device.data(
-        "training_step/graph_breaks",
-        before={"graphs": 13, "breaks": reasons},
-        after={"graphs": 1, "breaks": []},
+        "training_step/graph_breaks", before={"graphs": 13, "breaks": reasons}, after={"graphs": 1, "breaks": []}
     )
     html = compiling.breaks(device)
     assert "Data-dependent branching; Another" in html
     assert "Explanation" not in html
-    assert measured("TS73", device).measured.number == 13
+    assert measured(device, "TS73").number == 13
 
 
 def test_a_loop_that_was_slower_than_its_trace_tells_nothing_of_the_ceiling() -> None:
@@ -82,9 +70,9 @@ def test_a_loop_that_was_slower_than_its_trace_tells_nothing_of_the_ceiling() ->
         figure = unused(device, "item")
         assert figure.conclusive == is_conclusive
         assert bool(figure.doubt) != is_conclusive
-    verdict = measured("TS2", device)
-    assert verdict.status == "inconclusive"
-    assert verdict.reason == (
+    judged = verdict(device, "TS2")
+    assert judged.status == "inconclusive"
+    assert judged.reason == (
         f"training_step/item_before took {step_us:.0f} us in the trace, "
         f"but {1.11 * step_us:.0f} us without the profiler"
     )
@@ -98,8 +86,7 @@ def slower(loop: str, us: float) -> Any:
     )
 
 
-def test_the_trace_of_a_thousand_iterations() -> None:
-    device = AlteredDevice()
+def test_the_trace_of_a_thousand_iterations(device: AlteredDevice) -> None:
     device.data("training_step/ten_lines", trace_bytes=240_000)
     assert probes.thousand_iterations(device).text == "80.0 MB"
 
@@ -109,4 +96,4 @@ def test_the_opening_has_the_numbers_of_the_table_of_phases() -> None:
     _, *parts = cells(healthy.opening(RECORDED))
     assert [part[2:4] for part in parts if part[0] == "CPU"] == [phase[:2] for phase in phases]
     assert [part[2:4] for part in parts if part[0] == "GPU"] == [[phase[0], phase[2]] for phase in phases]
-    assert {phase[0]: phase[2] for phase in phases}["backward"] == healthy.backward_gpu(RECORDED).text
+    assert {phase[0]: phase[2] for phase in phases}["backward"] == healthy.FIGURES["backward_gpu"](RECORDED).text

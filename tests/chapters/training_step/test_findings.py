@@ -1,7 +1,5 @@
 """The page's figures: fixes as short diffs, the recorded graph, and a rule that finds a fault in no trace."""
 
-from __future__ import annotations
-
 import re
 
 import pytest
@@ -29,11 +27,7 @@ def test_a_mend_is_a_few_lines(pair: tuple[str, str]) -> None:
 
 def test_a_mend_as_it_is_shown() -> None:
     signed = [line for line in mend_lines("recompile_before", "recompile_after") if line[0] in "+-"]
-    assert signed == [
-        "-model.compile(dynamic=False)",
-        "+model.compile()",
-        "+    torch._dynamo.mark_dynamic(inputs, 1)",
-    ]
+    assert signed == ["-model.compile(dynamic=False)", "+model.compile()", "+    torch._dynamo.mark_dynamic(inputs, 1)"]
 
 
 def test_what_compiling_again_leaves_of_the_ceiling() -> None:
@@ -46,8 +40,7 @@ def test_what_compiling_again_leaves_of_the_ceiling() -> None:
     assert (left.number, left.spread) == (most_us - 2e6, (most_us - 3e6, most_us - 1e6))
 
 
-def test_eager_iterations_are_compared_with_compiled_ones_of_the_same_length() -> None:
-    device = AlteredDevice()
+def test_eager_iterations_are_compared_with_compiled_ones_of_the_same_length(device: AlteredDevice) -> None:
     lengths, graphs = [64, 32, 96, 64, 32, 96], [1, 2, 2, 2, 2, 2]  # 96 has no graph
     before = {"length": lengths, "us": [9e6, 9e6, 1e5, 3000.0, 2000.0, 5000.0], "graphs": graphs}
     after = {"length": lengths, "us": [9e6, 2000.0, 4000.0, 3000.0, 2000.0, 4000.0], "graphs": [1] * 6}

@@ -1,7 +1,5 @@
 """The page's hints about its own traces, and the texts that it prints."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
@@ -20,8 +18,7 @@ HEALTHY, TINY, TEN = "training_step/healthy", "training_step/tiny_before", "trai
 PAGE = (PROJECT / "docs/training_step.md").read_text(encoding="utf-8")
 
 
-def test_the_distance_of_a_kernel_in_two_steps() -> None:
-    device = AlteredDevice()
+def test_the_distance_of_a_kernel_in_two_steps(device: AlteredDevice) -> None:
     starts = iter((100.0, 350.0, 620.0))
     device.steps(
         HEALTHY,
@@ -30,10 +27,9 @@ def test_the_distance_of_a_kernel_in_two_steps() -> None:
     assert hints.kernel_distance(device).number == 260
 
 
-def test_the_row_of_a_step_is_its_span_on_the_cpu() -> None:
-    device = AlteredDevice()
+def test_the_row_of_a_step_is_its_span_on_the_cpu(device: AlteredDevice) -> None:
     device.steps(HEALTHY, lambda step: replace(step, start_us=10.0, end_us=22.5))
-    assert hints.step_row(device).number == 12.5
+    assert hints.FIGURES["step_row"](device).number == 12.5
 
 
 def test_a_share_of_the_recorded_step() -> None:
@@ -44,8 +40,7 @@ def test_a_share_of_the_recorded_step() -> None:
     assert share.number == pytest.approx(100 * most / step_us)
 
 
-def test_backward_in_the_gpu_lane() -> None:
-    device = AlteredDevice()
+def test_backward_in_the_gpu_lane(device: AlteredDevice) -> None:
     device.trace(HEALTHY, gpu_annotations=(Span("backward", 0, 3), Span("backward", 9, 1), Span("loss", 5, 70)))
     assert hints.backward_annotation(device).number == 2
     device.trace(HEALTHY, gpu_annotations=())
@@ -53,28 +48,24 @@ def test_backward_in_the_gpu_lane() -> None:
         hints.backward_annotation(device)
 
 
-def test_recorded_steps_before_and_after_a_mend() -> None:
-    device = AlteredDevice()
+def test_recorded_steps_before_and_after_a_mend(device: AlteredDevice) -> None:
     device.steps("training_step/item_before", lambda step: replace(step, start_us=10.0, end_us=22.0))
     device.steps("training_step/item_after", lambda step: replace(step, start_us=10.0, end_us=17.0))
-    assert hints.item_recorded_before(device).number == 12
-    assert hints.item_recorded_after(device).number == 7
+    assert hints.FIGURES["item_recorded_before"](device).number == 12
+    assert hints.FIGURES["item_recorded_after"](device).number == 7
 
 
-def test_what_kernels_fill_of_a_mended_iteration() -> None:
-    device = AlteredDevice()
+def test_what_kernels_fill_of_a_mended_iteration(device: AlteredDevice) -> None:
     loop = "training_step/item_after"
     device.steps(
-        loop,
-        lambda step: replace(step, activities=(replace(step.kernels[0], start_us=100.0, duration_us=6.0),)),
+        loop, lambda step: replace(step, activities=(replace(step.kernels[0], start_us=100.0, duration_us=6.0),))
     )
     device.point(loop, iteration=constant(8))
-    busy = hints.item_mended_busy(device)
+    busy = hints.FIGURES["item_mended_busy"](device)
     assert (busy.number, busy.unit) == (75, "%")
 
 
-def test_long_gaps_between_kernels() -> None:
-    device = AlteredDevice()
+def test_long_gaps_between_kernels(device: AlteredDevice) -> None:
     spans = ((0.0, 10.0), (60.0, 10.0), (65.0, 5.0), (220.0, 5.0))  # gaps of 50 and 150, and two kernels at once
     device.steps(
         TINY,
@@ -86,23 +77,22 @@ def test_long_gaps_between_kernels() -> None:
             ),
         ),
     )
-    gaps = hints.tiny_long_gaps(device)
+    gaps = hints.FIGURES["tiny_long_gaps"](device)
     assert (gaps.number, gaps.unit) == (75, "%")
 
 
-def test_tiny_kernels() -> None:
-    device = AlteredDevice()
+def test_tiny_kernels(device: AlteredDevice) -> None:
     device.steps(TINY, lambda step: replace(step, activities=step.kernels[:2]))
     device.activities(TINY, lambda activity: replace(activity, duration_us=4.0))
     device.launches(TINY, lambda call: replace(call, duration_us=9.0))
-    assert hints.tiny_kernels(device).value == 2
-    assert hints.tiny_kernel(device).number <= 4
-    assert hints.tiny_launch(device).number == 9
+    assert hints.FIGURES["tiny_kernels"](device).value == 2
+    assert hints.FIGURES["tiny_kernel"](device).number <= 4
+    assert hints.FIGURES["tiny_launch"](device).number == 9
 
 
 def test_a_launch_takes_longer_than_a_tiny_kernel() -> None:
     """The page concludes so."""
-    assert hints.tiny_kernel(RECORDED).number < hints.tiny_launch(RECORDED).number
+    assert hints.FIGURES["tiny_kernel"](RECORDED).number < hints.FIGURES["tiny_launch"](RECORDED).number
 
 
 def printed(*rows: tuple[str, int]) -> str:
@@ -111,14 +101,13 @@ def printed(*rows: tuple[str, int]) -> str:
     return rule + "Name  # of Calls\n" + rule + "\n".join(lines) + "\n" + rule + "Self CPU time total: 1us\n"
 
 
-def test_calls_of_a_kernel_and_of_its_operator() -> None:
-    device = AlteredDevice()
+def test_calls_of_a_kernel_and_of_its_operator(device: AlteredDevice) -> None:
     device.data(TEN, printed=printed(("aten::x_attention_backward", 3), ("flash_bprop_wgmma", 4), ("forward", 3)))
-    assert hints.attention_operator_calls(device).value == 3
-    assert hints.attention_kernel_calls(device).value == 4
+    assert hints.FIGURES["attention_operator_calls"](device).value == 3
+    assert hints.FIGURES["attention_kernel_calls"](device).value == 4
     device.data(TEN, printed=printed(("aten::mm", 3)))
     with pytest.raises(TraceError, match="0 rows"):
-        hints.attention_kernel_calls(device)
+        hints.FIGURES["attention_kernel_calls"](device)
 
 
 def test_recording_begins_while_an_earlier_iteration_runs() -> None:
@@ -127,8 +116,8 @@ def test_recording_begins_while_an_earlier_iteration_runs() -> None:
     earlier = [activity for reason in trace.uncounted for activity in reason.activities if activity.kind == "kernel"]
     assert 0 < len(earlier) <= len(trace.steps[0].kernels)
     layers, recorded = 4, 3
-    assert hints.attention_operator_calls(RECORDED).value == layers * recorded
-    assert hints.attention_kernel_calls(RECORDED).value == layers * (recorded + 1)
+    assert hints.FIGURES["attention_operator_calls"](RECORDED).value == layers * recorded
+    assert hints.FIGURES["attention_kernel_calls"](RECORDED).value == layers * (recorded + 1)
 
 
 @pytest.mark.parametrize("loop", ["tiny_before", "optimizer_before"])
@@ -136,8 +125,7 @@ def test_launch_bound_is_the_first_finding(loop: str) -> None:
     assert diagnose(RECORDED[f"training_step/{loop}"].trace).findings[0].rule.name == "launch-bound"
 
 
-def test_texts_as_they_were_printed() -> None:
-    device = AlteredDevice()
+def test_texts_as_they_were_printed(device: AlteredDevice) -> None:
     data = RECORDED["training_step/lengths"].data
     texts_of_dynamo = ["something else", "hit recompile_limit (8)\n   last reason: x < 3  "]
     device.data("training_step/lengths", before={**data["before"], "warnings": texts_of_dynamo})

@@ -1,7 +1,5 @@
 """The parts of the chapter's loops, small on a CPU. tests/processes/test_training_loops.py runs each loop."""
 
-from __future__ import annotations
-
 from collections.abc import Generator
 
 import pytest

@@ -13,8 +13,7 @@ from snippets.lab.finding.book import judge
 from snippets.lab.finding.claim import SERIES, Source
 from snippets.lab.finding.device import Device
 from snippets.lab.finding.figure import Figure
-from snippets.lab.page.frame import show
-from snippets.lab.page.frame import verdicts as boxes
+from snippets.lab.page.frame import show, verdicts as boxes
 from snippets.lab.page.ledger import claims_table, ledger_list, status_counts, verdict_data
 from snippets.lab.recording.schema import NotRecorded
 from tests.lab import samples

@@ -12,8 +12,7 @@ import pytest
 
 from snippets.lab.__main__ import COMMANDS, main
 from tests.lab.samples import DEVICE
-from tests.tool.test_mistakes import ESCAPED, HOSTILE, ODD_CONTENT, assert_each_is_told
-from tests.tool.test_mistakes import folder as folder
+from tests.tool.test_mistakes import ESCAPED, HOSTILE, ODD_CONTENT, assert_each_is_told, folder as folder
 
 ODD_NAMES = (
     "", " ", ".", "..", "/", "a/b/c", "../mlp", "mlp/../mlp", "mlp/", "/eager", "MLP", "x" * 5000, "%00", "mlp;ls",

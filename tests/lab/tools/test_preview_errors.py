@@ -93,5 +93,5 @@ def test_an_inline_figure_is_named_by_page_and_line(tmp_path: Path, monkeypatch:
         fig_formatter("mlp.nonsense", "", "", None)
     first, *rest = describe_error(raised.value, page).splitlines()
     assert first == "error in docs/mlp.md:3"
-    assert rest[-1].startswith("snippets.lab.experiment.errors.UnknownName: no figure 'mlp.nonsense'.")
+    assert rest[-1].startswith("snippets.lab.experiment.errors.UnknownName: no figure 'mlp.nonsense'; did you mean ")
     assert len(traceback.format_exception(raised.value)) > len(rest)
