@@ -1,5 +1,7 @@
 """The schedule of the kernels' warps; their use of a multiprocessor, the programs that fit, and the tiles."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

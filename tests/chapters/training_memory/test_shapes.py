@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from snippets.training_memory.memory import VARIANTS, holds, measure_step
-from snippets.training_memory.shapes import kept_by_block, kept_bytes
 
 from snippets.lab.capture.instruments import TorchInstruments
+from snippets.training_memory.experiments.memory import VARIANTS, holds, measure_step
+from snippets.training_memory.experiments.shapes import kept_by_block, kept_bytes
 
 SMALL = {"batch": 2, "seq": 8, "dim": 16, "hidden": 32, "layers": 3}
 TOKENS = 16
