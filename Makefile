@@ -34,11 +34,8 @@ TOGETHER = $(if $(shell command -v nvidia-smi 2>/dev/null),,--jobs=2 --output-sy
 SITE = site
 CHECKED = .cache/checked_site
 
-# Sources that pages show fit 80 columns; all others 120 (pyproject.toml).
-SHOWN = snippets/*/model.py snippets/*/kernels.py snippets/fused_mlp/*.py snippets/fused_mlp/geglu/*.py snippets/*/experiments.py \
-	$(addprefix snippets/training_step/,data.py faults.py probes.py) \
-	snippets/regimes/*.py snippets/training_memory/*.py \
-	$(addprefix snippets/lab/capture/,checking.py profiling.py steady.py timing.py) snippets/lab/recording/consistency.py
+# Findings have the rules of the project, in folders whose other files have those of snippets/ruff.toml.
+FINDINGS = --config pyproject.toml snippets/*/findings*
 
 # The first interpreter that will do; looked for only when .venv is made.
 SYSTEM_PYTHON = $(or $(shell for p in python3 python3.13 python3.12 python3.11; do \
@@ -89,16 +86,18 @@ test: $(READY)  ## the quick tests: of the tool, the lab, the chapters and the b
 lint: $(READY)  ## style, types, GitHub workflows
 	$(need) lint
 	$(PY) -m ruff check .
+	$(PY) -m ruff check $(FINDINGS)
 	$(PY) -m ruff format --check .
-	$(PY) -m ruff format --check --line-length 80 $(SHOWN)
+	$(PY) -m ruff format --check $(FINDINGS)
 	$(PY) -m mypy
 	$(BIN)zizmor --persona pedantic --offline --quiet .github
 
 format: $(READY)  ## rewrite the sources in the one style
 	$(need) lint
 	$(PY) -m ruff check --fix .
+	$(PY) -m ruff check --fix $(FINDINGS)
 	$(PY) -m ruff format .
-	$(PY) -m ruff format --line-length 80 $(SHOWN)
+	$(PY) -m ruff format $(FINDINGS)
 
 record: $(READY)  ## measure on this GPU what is stale or missing (CHAPTER=mlp, MINUTES=9, FRESH=1, WAIT=1, SHARED=1)
 	$(need)

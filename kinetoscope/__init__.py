@@ -2,8 +2,8 @@
 
 trace -> diagnosis, ranks, timeline -> compare, report, doctor -> __main__
 
-cells, html, part, files, output, program and terminal serve every room; viewer is the command `open`. The package needs
-msgspec alone, and imports nothing of the book.
+cells, html, files, program and terminal serve every room; viewer is the command `open`. The package needs msgspec
+alone, and imports nothing of the book.
 """
 
 __version__ = "0.1.0"

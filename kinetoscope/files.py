@@ -9,10 +9,24 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from kinetoscope.terminal import CommandError
+
 
 def write_whole(path: Path, content: bytes) -> None:
     """Replace a file atomically; a full disk leaves the old one intact. Raises `OSError`."""
     write_together({path: content})
+
+
+def write_output(path: Path, content: bytes) -> None:
+    """Replace a file, or write into a pipe or device. Raises `CommandError`; a full disk leaves the old file."""
+    try:
+        if path.exists() and not path.is_file():
+            path.write_bytes(content)
+        else:
+            write_whole(path.resolve(), content)  # of a link, the file that it leads to
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise CommandError(f"cannot write {path} ({reason}); choose another file with -o") from error
 
 
 def write_together(files: Mapping[Path, bytes | None]) -> None:

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 from html import escape
 
 from kinetoscope.cells import Cell as Cell, Html as Html, cell_html as cell_html, frame_class, is_wordy, plain_text
 from kinetoscope.trace.text import shortened
 
 _CODE = re.compile(r"`([^`\n]{1,200})`")
+
+
+@dataclass(frozen=True)
+class Part:
+    """A section of a report."""
+
+    heading: str
+    """Plain text."""
+    html: Html
 
 
 def table(

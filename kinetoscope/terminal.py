@@ -11,7 +11,7 @@ import io
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, TextIO
@@ -69,6 +69,18 @@ class Parser(argparse.ArgumentParser):
     def print_help(self, file: SupportsWrite[str] | None = None) -> None:
         """Print the help. Raises `OSError`."""
         print(self.format_help(), end="", file=file or sys.stdout)
+
+
+def positive(what: str) -> Callable[[str], float]:
+    """The type of an argument that is a positive number of `what`."""
+
+    def parse(text: str) -> float:
+        with suppress(ValueError):
+            if float(text) > 0:  # not nan either
+                return float(text)
+        raise argparse.ArgumentTypeError(f"must be a positive number of {what}, not {text!r}")
+
+    return parse
 
 
 def split_debug(arguments: Sequence[str]) -> tuple[list[str], bool]:

@@ -19,7 +19,7 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from kinetoscope.terminal import CommandError, print_error
+from kinetoscope.terminal import CommandError, positive, print_error
 from kinetoscope.trace.events import TraceError
 from kinetoscope.trace.kineto import read_trace
 from kinetoscope.trace.text import printable
@@ -40,7 +40,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("trace", type=Path, metavar="TRACE", help="a .json or .json.gz of the PyTorch profiler")
     parser.add_argument("--no-browser", action="store_true", help="only print the address")
     parser.add_argument(
-        "--timeout", type=_seconds, default=300.0, metavar="S", help="seconds to wait for the browser (default 300)"
+        "--timeout",
+        type=positive("seconds"),
+        default=300.0,
+        metavar="S",
+        help="seconds to wait for the browser (default 300)",
     )
 
 
@@ -49,16 +53,6 @@ def command(arguments: argparse.Namespace) -> int:
     browser = None if arguments.no_browser else webbrowser.open
     open_in_perfetto(arguments.trace, browser=browser, timeout_s=arguments.timeout)
     return 0
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not seconds > 0:  # nan, too
-        raise argparse.ArgumentTypeError(f"must be a positive number of seconds, not {text!r}")
-    return seconds
 
 
 class TraceServer(ThreadingHTTPServer):

@@ -9,8 +9,7 @@ from typing import Any
 
 from kinetoscope.compare.compare import TOTALS, Comparison, Difference, compare, wall_causes
 from kinetoscope.compare.noise import ALPHA, Shift, shift
-from kinetoscope.html import Cell, Html, details, note, table
-from kinetoscope.part import Part
+from kinetoscope.html import Cell, Html, Part, details, note, table
 from kinetoscope.ranks.digest import Digest, digest
 from kinetoscope.trace.alignment import ChangeKind
 from kinetoscope.trace.events import Trace, TraceError

@@ -4,7 +4,6 @@ integration."""
 from __future__ import annotations
 
 import argparse
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from json import dumps
@@ -21,6 +20,7 @@ from kinetoscope.compare.comparison import (
 )
 from kinetoscope.compare.noise import ALPHA, Shift
 from kinetoscope.ranks.digest_files import is_digest
+from kinetoscope.terminal import positive
 from kinetoscope.trace.events import Trace, TraceError
 from kinetoscope.trace.kineto import no_collection, read_trace
 from kinetoscope.trace.text import printable, shortened
@@ -48,7 +48,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("traces", type=Path, nargs="*", metavar="TRACE", help="before and after, .json or .json.gz")
     parser.add_argument("--before", type=Path, nargs="+", metavar="TRACE", default=[], help="runs before the change")
     parser.add_argument("--after", type=Path, nargs="+", metavar="TRACE", default=[], help="runs after the change")
-    parser.add_argument("--gate", type=_percent, metavar="PERCENT", help="exit with 1 if slower by this or more")
+    parser.add_argument(
+        "--gate", type=positive("percent"), metavar="PERCENT", help="exit with 1 if slower by this or more"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -60,16 +62,6 @@ def command(arguments: argparse.Namespace) -> int:
     gate = None if arguments.gate is None else judge(result, arguments.gate)
     print(_json(result, gate) if arguments.json else "\n".join(_lines(result, gate)))
     return int(gate is not None and bool(gate.regressions))
-
-
-def _percent(text: str) -> float:
-    try:
-        percent = float(text)
-    except ValueError:
-        percent = math.nan
-    if not 0 < percent < math.inf:
-        raise argparse.ArgumentTypeError(f"must be a positive number of percent, not {text!r}")
-    return percent
 
 
 def _sides(arguments: argparse.Namespace) -> tuple[list[Path], list[Path]]:

@@ -18,7 +18,7 @@ HIGH, MEDIUM = 0.20, 0.05
 
 @dataclass(frozen=True)
 class Rule:
-    """Looks for one fault. `check` returns its findings (none without the fault), or why the trace cannot tell."""
+    """Looks for one fault."""
 
     name: str
     """`sync-in-step`: in JSON, in links and on the page that explains the rules."""
@@ -32,9 +32,15 @@ class Rule:
     """The rule's origin: name and, if there is one, address; a new rule says so."""
     advice: str
     """The fix, in a sentence or two."""
-    check: Callable[[Facts], Sequence[Finding] | CannotTell]
+    find: Callable[[Facts], Sequence[Finding] | CannotTell]
+    needs: tuple[Callable[[Rule, Facts], CannotTell | None], ...] = ()
+    """What a trace must have: functions of missing.py."""
     is_once: bool = False
     """Whether it costs its time once: mending it does not shorten the steps that follow."""
+
+    def check(self, facts: Facts) -> Sequence[Finding] | CannotTell:
+        """The findings, none without the fault; or why the trace cannot tell."""
+        return next(filter(None, (need(self, facts) for need in self.needs)), None) or self.find(facts)
 
 
 @dataclass(frozen=True)

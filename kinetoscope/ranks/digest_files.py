@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from kinetoscope.output import write_output
+from kinetoscope.files import write_output
 from kinetoscope.ranks.digest import FORMAT, VERSION, Digest, digest
 from kinetoscope.ranks.merge import require_distinct
 from kinetoscope.trace.events import TraceError

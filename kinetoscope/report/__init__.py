@@ -2,7 +2,7 @@
 
 command.py      the command: reads, writes the file or JSON
 diagnosed.py    a trace read, summarized and diagnosed; its JSON
-document.py     the HTML file: head, sections in order, style.css and timeline.js inside
+document.py     the HTML file: head, sections in order, drawing.css, style.css and timeline.js inside
 headline.py     the first screen: a sentence and four measures
 findings.py     the diagnosis: findings, and questions that the trace cannot answer
 waiting.py      who waits for whom: when CPU and GPU work

@@ -5,12 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from kinetoscope.output import write_output
+from kinetoscope.files import write_output
 from kinetoscope.report.diagnosed import DiagnosedTrace, read_diagnosed, report_data
 from kinetoscope.report.document import report_html, several_html
 from kinetoscope.report.headline import headline
@@ -51,39 +49,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def command(arguments: argparse.Namespace) -> int:
-    """Report on one trace or several."""
+    """Report on one trace or several: write or print it, after checking that its output is possible."""
     traces, output = arguments.traces, arguments.output
     if arguments.digest_only:
         return _write_digest(traces, output, arguments.rank)
     if arguments.rank is not None:
         raise TraceError("--rank goes with --digest-only")
-    if not is_several(traces):
-        return _report(lambda: _of_one(read_diagnosed(traces[0])), traces[0], output, as_json=arguments.json)
-    if output is None and not arguments.json:
+    if output is None and not arguments.json and is_several(traces):
         raise TraceError("give -o FILE.html: several traces have no name of their own")
-    return _report(lambda: _of_several(report_several(traces)), traces[0], output, as_json=arguments.json)
+    if arguments.json and output == "-":
+        raise TraceError("--json and -o - both print; give -o a file")
+    path = None if output == "-" or (arguments.json and output is None) else output_path(traces[0], output)
+    report = report_several(traces) if is_several(traces) else read_diagnosed(traces[0])
+    if arguments.json:
+        print(json.dumps(report.data if isinstance(report, MultiReport) else report_data(report), indent=2))
+    if output == "-":
+        _print(_html(report))
+    if path is not None:
+        write_output(path, _html(report).encode("utf-8"))
+        if not arguments.json:
+            print(report_line(report, path))
+    return 0
 
 
-@dataclass(frozen=True)
-class PendingReport:
-    """A report whose HTML and JSON are not rendered yet."""
-
-    html: Callable[[], str]
-    data: Callable[[], dict[str, Any]]
-    line: Callable[[Path], str]
-    """The command's output line for a file."""
-
-
-def _of_one(diagnosed: DiagnosedTrace) -> PendingReport:
-    return PendingReport(
-        lambda: report_html(diagnosed), lambda: report_data(diagnosed), lambda path: report_line(diagnosed, path)
-    )
-
-
-def _of_several(report: MultiReport) -> PendingReport:
-    return PendingReport(
-        lambda: several_html(report), lambda: report.data, lambda path: printable(f"{report.headline} {path}")
-    )
+def _html(report: MultiReport | DiagnosedTrace) -> str:
+    return several_html(report) if isinstance(report, MultiReport) else report_html(report)
 
 
 def _write_digest(traces: Sequence[Path], output: str | None, rank: int | None) -> int:
@@ -91,24 +81,6 @@ def _write_digest(traces: Sequence[Path], output: str | None, rank: int | None) 
         raise TraceError("--digest-only needs -o FILE")
     ranks = reduce_to_digest(traces, Path(output), rank).ranks
     print(printable(f"digest of {len(ranks)} rank{'' if len(ranks) == 1 else 's'}: {output}"))
-    return 0
-
-
-def _report(make: Callable[[], PendingReport], trace: Path, output: str | None, *, as_json: bool) -> int:
-    """Make a report after checking that its output is possible, then write or print it."""
-    if as_json and output == "-":
-        raise TraceError("--json and -o - both print; give -o a file")
-    path = None if output == "-" or (as_json and output is None) else output_path(trace, output)
-    report = make()
-    if as_json:
-        print(json.dumps(report.data(), indent=2))
-    if output == "-":
-        _print(report.html())
-    if path is None:
-        return 0
-    write_output(path, report.html().encode("utf-8"))
-    if not as_json:
-        print(report.line(path))
     return 0
 
 
@@ -127,11 +99,12 @@ def output_path(trace: Path, output: str | None) -> Path:
     return path
 
 
-def report_line(diagnosed: DiagnosedTrace, path: Path) -> str:
-    """The command's output line: headline, number of findings, file."""
-    count = len(diagnosed.diagnosis.findings)
-    findings = f"{count} finding{'' if count == 1 else 's'}"
-    return printable(f"{headline(diagnosed)} {findings}: {path}")
+def report_line(report: MultiReport | DiagnosedTrace, path: Path) -> str:
+    """The command's output line: headline, of one trace the number of findings, file."""
+    if isinstance(report, MultiReport):
+        return printable(f"{report.headline} {path}")
+    count = len(report.diagnosis.findings)
+    return printable(f"{headline(report)} {count} finding{'' if count == 1 else 's'}: {path}")
 
 
 def _print(html: str) -> None:

@@ -40,7 +40,7 @@ def several_html(report: MultiReport) -> str:
 
 def document(title: str, kicker: str, head: str, tiles: Html, parts: Iterable[tuple[str, str, str]]) -> str:
     """The whole file; its text has visible characters only. `parts`: id, title and HTML of each section."""
-    style, script = _asset("style.css"), _asset("timeline.js")
+    style, script = _asset("drawing.css") + _asset("style.css"), _asset("timeline.js")
     sections = [(ident, heading, html) for ident, heading, html in parts if html]
     links = "".join(f'<li><a href="#{ident}">{heading}</a></li>' for ident, heading, _ in sections)
     body = "".join(

@@ -5,8 +5,7 @@ from __future__ import annotations
 from html import escape
 from statistics import median
 
-from kinetoscope.html import Cell, Html, bold, code, details, note, table
-from kinetoscope.part import Part
+from kinetoscope.html import Cell, Html, Part, bold, code, details, note, table
 from kinetoscope.ranks.digest import Digest, KernelDigest, bin_middle_ns
 from kinetoscope.ranks.ranks import METHOD, RanksReport, RankTimes, ranks_headline, straggler_text, us_text
 

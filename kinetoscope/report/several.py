@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from kinetoscope.compare.comparison import change_text, comparison, comparison_data, comparison_parts
-from kinetoscope.part import Part
+from kinetoscope.html import Part
 from kinetoscope.ranks.digest import Digest, digest
 from kinetoscope.ranks.digest_files import is_digest, read_any, read_digest, write_digest
 from kinetoscope.ranks.merge import are_ranks, merge

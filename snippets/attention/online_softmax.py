@@ -22,7 +22,15 @@ def online_softmax(scores: Tensor, block: int) -> tuple[Tensor, Tensor]:
 # --8<-- [end:online_softmax]
 
 
-def after_each_block(row: Sequence[float], block: int) -> list[tuple[float, float]]:
+def after_each_block(
+    row: Sequence[float], block: int
+) -> list[tuple[float, float]]:
     """The largest score and the sum of a row, of its first block, of its first two, and so on."""
-    seen = (torch.tensor(row[: start + block]) for start in range(0, len(row), block))
-    return [(float(largest), float(total)) for largest, total in (online_softmax(each, block) for each in seen)]
+    seen = (
+        torch.tensor(row[: start + block])
+        for start in range(0, len(row), block)
+    )
+    return [
+        (float(largest), float(total))
+        for largest, total in (online_softmax(each, block) for each in seen)
+    ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from snippets.lab.experiment import Experiment
-from snippets.mlp.experiments import SHAPE, eager, forward_work
+from snippets.mlp.experiments.forwards import SHAPE, eager, forward_work
 
 EXPERIMENTS = (
     Experiment(

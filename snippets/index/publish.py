@@ -8,11 +8,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from snippets.index.findings.card import card_png
-from snippets.lab.charts.sheet import sheet_svg
+from snippets.index.findings.cards import title_of_section
+from snippets.index.findings.sheet import sheet_svg
 from snippets.lab.finding import NotRecorded
 from snippets.lab.finding.device import Device
 from snippets.lab.page.kept import keep, kept, look
-from snippets.lab.page.symptoms import title_of_section
 from snippets.lab.recording.device import default_device
 
 BOOK = "Profiling PyTorch"
@@ -26,7 +26,10 @@ def publish(site: Path, root: Path) -> list[Path]:
     sheet.write_text(sheet_svg(BOOK, title_of_section), encoding="utf-8")
     look(root)
     try:
-        picture = kept(("card",), lambda: card_png(Device(root, default_device(root)), BOOK).hex())
+        picture = kept(
+            ("card",),
+            lambda: card_png(Device(root, default_device(root)), BOOK).hex(),
+        )
     except NotRecorded:
         return [sheet]
     keep()

@@ -4,6 +4,8 @@ All of it is computed from the decoder's grammar and from recordings. The page c
 offline and decodes exactly as Python does.
 """
 
+from __future__ import annotations
+
 import json
 from collections.abc import Sequence
 from html import escape

@@ -1,5 +1,7 @@
 """The tables of the page on reading a trace: the first numbers to check, and how a kernel is launched."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 
 from kinetoscope.html import Cell, Html, code, table

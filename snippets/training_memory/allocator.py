@@ -135,7 +135,7 @@ def attempt(mib: int) -> str:
     """Allocate `mib` MiB; return the error, or "" on success."""
     import torch
 
-    from snippets.training_memory.fragments import block
+    from snippets.training_memory.experiments.fragments import block
 
     try:
         tensor = block(mib)
@@ -153,7 +153,11 @@ def fragmented(kept: int) -> dict[str, Any]:
     """
     import torch
 
-    from snippets.training_memory.fragments import block, interleave, limit_to
+    from snippets.training_memory.experiments.fragments import (
+        block,
+        interleave,
+        limit_to,
+    )
 
     empty()
     whole = sum(LENT) + len(LENT) * kept
@@ -189,7 +193,7 @@ def profiled(kept: int) -> list[dict[str, Any]]:
     import torch
     from torch.profiler import profile, record_function
 
-    from snippets.training_memory.fragments import interleave
+    from snippets.training_memory.experiments.fragments import interleave
 
     empty()
     with profile(profile_memory=True) as profiler:
@@ -214,7 +218,7 @@ def context_bytes(free_before: int) -> int:
     requested."""
     import torch
 
-    from snippets.training_memory.fragments import block
+    from snippets.training_memory.experiments.fragments import block
 
     tensor = block(1)
     torch.cuda.synchronize()

@@ -1,5 +1,7 @@
 """The page on a reader's own trace: three published reports, what mending their findings saved, all rules."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from html import escape
 

@@ -20,7 +20,10 @@ def publish(site: Path, root: Path) -> list[Path]:
     for device in all_devices(root):
         for experiment in EXAMPLES.values():
             try:
-                html = kept(("report", device.name, experiment), partial(_report, device, experiment))
+                html = kept(
+                    ("report", device.name, experiment),
+                    partial(_report, device, experiment),
+                )
             except NotRecorded:
                 continue
             path = site / report_address(device, experiment)

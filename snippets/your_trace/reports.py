@@ -28,7 +28,9 @@ def report_of(device: Device, experiment: str) -> DiagnosedTrace:
     run = device[experiment]
     require_kernels(run.whole.trace)
     return replace(
-        read_diagnosed(device.root / run.trace_path), name=f"docs/recordings/{run.trace_path}", book="../../"
+        read_diagnosed(device.root / run.trace_path),
+        name=f"docs/recordings/{run.trace_path}",
+        book="../../",
     )
 
 

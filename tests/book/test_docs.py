@@ -127,7 +127,7 @@ def test_every_page_in_nav_is_of_a_chapter_with_its_folders() -> None:
     chapters = [chapter_of(f"{page_slug(page)}-") for page in pages_in_nav]
     for page, name in zip(pages_in_nav, chapters, strict=True):
         assert pages_in_nav[chapters.index(name)] == name, page
-        assert (PROJECT / "snippets" / name / "experiments.py").is_file()
+        assert list((PROJECT / "snippets" / name).glob("experiments*"))
         assert list((PROJECT / "snippets" / name).glob("findings*"))
         assert (PROJECT / "tests" / "chapters" / name).is_dir()
 

@@ -1,5 +1,7 @@
 """Helpers of chapters' tests: the default device's recordings, some of them altered in memory."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache

@@ -1,5 +1,7 @@
 """Recordings to alter, and one process in which Triton interprets, for all chapters."""
 
+from __future__ import annotations
+
 import json
 import os
 import subprocess

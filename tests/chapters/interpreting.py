@@ -1,5 +1,7 @@
 """The process of the fixture `interpreted`: it reads a module and a path, and runs what saves a file there."""
 
+from __future__ import annotations
+
 import importlib
 import json
 import os

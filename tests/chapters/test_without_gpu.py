@@ -1,5 +1,7 @@
 """Experiments of a GPU say so on a machine without one, and which experiments run there."""
 
+from __future__ import annotations
+
 from functools import partial
 
 import pytest

@@ -41,7 +41,14 @@ def project(folder: Path) -> Path:
         shutil.copytree(PROJECT / name, folder / name, ignore=ignored)
     for name in ("tests/chapters", "docs/labs"):
         (folder / name).mkdir()
-    for name in ("pyproject.toml", "Makefile", "snippets/__init__.py", "tests/__init__.py", "tests/conftest.py"):
+    for name in (
+        "pyproject.toml",
+        "Makefile",
+        "snippets/ruff.toml",
+        "snippets/__init__.py",
+        "tests/__init__.py",
+        "tests/conftest.py",
+    ):
         shutil.copy(PROJECT / name, folder / name)
     shutil.copy(PROJECT / "tests/chapters/__init__.py", folder / "tests/chapters/__init__.py")
     for name, text in PAGES.items():

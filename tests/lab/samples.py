@@ -15,7 +15,8 @@ import msgspec
 import pytest
 
 from snippets.lab.experiment import UnknownName, find
-from snippets.lab.finding.claim import Claim, equals
+from snippets.lab.finding.band import equals
+from snippets.lab.finding.claim import Claim
 from snippets.lab.finding.device import Device
 from snippets.lab.finding.figure import Figure
 from snippets.lab.finding.measure import Measure

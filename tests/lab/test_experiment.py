@@ -207,6 +207,11 @@ def test_find_a_chapter_or_one_experiment() -> None:
     assert [one.id for one in find("hang/steady", "tests.lab.broken")] == ["hang/steady"]
 
 
+def test_find_an_experiment_of_a_package() -> None:
+    (right,) = find("faults/right", "tests.lab.broken")
+    assert getattr(right.make, "__module__", "") == "tests.lab.broken.faults.experiments.makers"
+
+
 @pytest.mark.parametrize(
     ("asked", "message"),
     [

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import pytest
 
+from snippets.lab.finding.band import Band, at_least, between, equals
 from snippets.lab.finding.book import all_claims, judge
-from snippets.lab.finding.claim import Band, Claim, Scope, Status, at_least, between, equals
+from snippets.lab.finding.claim import Claim, Scope, Status
 from snippets.lab.finding.device import Device
 from snippets.lab.finding.figure import Figure
 from snippets.lab.finding.measure import Measure

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from snippets.attention import experiments, model
+from snippets.attention import model
+from snippets.attention.experiments import others
 from snippets.lab.capture.checking import relative_error
 from snippets.lab.capture.instruments import TorchInstruments
 from snippets.lab.experiment import find
@@ -31,7 +32,7 @@ def test_it_is_right_here(name: str) -> None:
 def test_what_the_compiler_makes_of_it() -> None:
     """Two products with one fused loop between them: it does not see that this is attention."""
     fused = "cpp_fused__softmax_masked_fill_mul_view_0"
-    assert experiments.compiled_code(TorchInstruments(), "cpu", 1, 2, 64, 64) == {
+    assert others.compiled_code(TorchInstruments(), "cpu", 1, 2, 64, 64) == {
         "fused_attention": 0,
         "calls": ["extern_kernels.bmm", fused, "extern_kernels.bmm"],
         "kernels": [],

@@ -8,14 +8,12 @@ architecture some; where there is a GPU, all for all.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
 import pytest
-import torch
 
-from snippets.fused_mlp import architectures
-from snippets.fused_mlp.architectures import SHARED_LIMITS
-from snippets.fused_mlp.compiling import Code, missing_tools, read
+from snippets.fused_mlp.experiments import absent_gpus
+from snippets.fused_mlp.experiments.absent_gpus import SHARED_LIMITS
+from snippets.fused_mlp.experiments.compiling import Code, read
 from snippets.fused_mlp.geglu.portable_tiles import (
     PORTABLE,
     PORTABLE_GATED,
@@ -24,17 +22,10 @@ from snippets.fused_mlp.geglu.portable_tiles import (
     shared_bytes,
     tensor_cores,
 )
+from tests.processes.fused_compiling import F16, REGISTERS, check_resources, with_tools
 
-MISSING = missing_tools()
-pytestmark = [
-    pytest.mark.skipif(bool(MISSING), reason=MISSING),
-    # Triton 3.9 asks once how products and sums are fused, and goes on as before.
-    pytest.mark.filterwarnings("ignore:TRITON_DEFAULT_FP_FUSION"),
-]
-
+pytestmark = with_tools
 ARCHITECTURES = tuple(SHARED_LIMITS)
-BF16, F16 = torch.bfloat16, torch.float16
-REGISTERS = 65_536
 TILINGS = {2: PORTABLE_GATED, 1: PORTABLE}
 """By the number of weights: gate and up, or that of a linear."""
 
@@ -42,17 +33,15 @@ TILINGS = {2: PORTABLE_GATED, 1: PORTABLE}
 def diagonal(weights: int) -> list[tuple[PortableTiles, int]]:
     """Each candidate with the next architecture that it fits into. Those that differ in their order are the same, and
     those that differ in their stages run the same loop: the last of them."""
-    tilings = architectures.distinct(TILINGS[weights])
+    tilings = absent_gpus.distinct(TILINGS[weights])
     chosen = {tiles._replace(stages=0): tiles for tiles in tilings}.values()
     return [
-        (tiles, next(one for one in turned(ARCHITECTURES, place) if tiles in fitting(one, weights)))
+        (
+            tiles,
+            next(one for one in (2 * ARCHITECTURES)[place % 6 :] if tiles in fitting(one, weights)),
+        )
         for place, tiles in enumerate(chosen, weights)
     ]
-
-
-def turned(values: Sequence[int], by: int) -> list[int]:
-    by %= len(values)
-    return [*values[by:], *values[:by]]
 
 
 def fitting(capability: int, weights: int) -> set[PortableTiles]:
@@ -61,9 +50,8 @@ def fitting(capability: int, weights: int) -> set[PortableTiles]:
 
 
 def check(code: Code, tiles: PortableTiles, capability: int, weights: int) -> None:
-    assert (code.count("STL"), code.count("LDL"), code.stack_bytes) == (0, 0, 0), "spilled"
+    check_resources(code)
     assert code.threads == 32 * tiles.warps
-    assert code.registers * code.threads <= REGISTERS
     assert code.shared_bytes == shared_bytes(tiles, 2, capability, weights) <= SHARED_LIMITS[capability]
     assert code.multiplies_with() == tensor_cores(tiles, capability)
     check_pipeline(code, tiles, weights)
@@ -83,7 +71,7 @@ def check_pipeline(code: Code, tiles: PortableTiles, weights: int) -> None:
 
 @pytest.mark.parametrize(("tiles", "capability"), diagonal(2))
 def test_gate_and_up(tiles: PortableTiles, capability: int) -> None:
-    code = read(architectures.portable(tiles, capability, 2))
+    code = read(absent_gpus.portable(tiles, capability, 2))
     check(code, tiles, capability, 2)
     assert code.count("SHFL") == 0, "gate and up of an element are in one thread"
     assert code.count(r"LDG\.") == 0, "nothing is loaded otherwise"
@@ -96,7 +84,7 @@ def test_every_architecture_is_among_those_compiled() -> None:
 @pytest.mark.parametrize(("tiles", "capability"), diagonal(1)[::3])
 def test_a_linear(tiles: PortableTiles, capability: int) -> None:
     """With a bias, in float16. Its loop is that of gate and up: a third of the candidates."""
-    code = read(architectures.portable(tiles, capability, 1, F16, has_bias=True))
+    code = read(absent_gpus.portable(tiles, capability, 1, F16, has_bias=True))
     check(code, tiles, capability, 1)
 
 
@@ -111,7 +99,7 @@ def test_a_linear(tiles: PortableTiles, capability: int) -> None:
 def test_sums_that_end_within_a_block(activation: str, capability: int, special: set[str]) -> None:
     """And activations of each kind, with the instructions of the special function unit that it takes."""
     tiles = PORTABLE_GATED[7]
-    code = read(architectures.portable(tiles, capability, 2, F16, activation, is_even=False))
+    code = read(absent_gpus.portable(tiles, capability, 2, F16, activation, is_even=False))
     check(code, tiles, capability, 2)
     # The reciprocal of a whole number's is from the order of tiles.
     assert code.names("MUFU") - {"MUFU.RCP"} == special - {"MUFU.RCP"}
@@ -119,7 +107,7 @@ def test_sums_that_end_within_a_block(activation: str, capability: int, special:
 
 @pytest.mark.parametrize(("alignment", "copy"), [(4, "LDGSTS.E.64"), (2, "LDGSTS.E")])
 def test_narrow_rows_are_copied_in_narrow_pieces(alignment: int, copy: str) -> None:
-    code = read(architectures.portable(PORTABLE_GATED[10], 80, 2, alignment=alignment, is_even=False))
+    code = read(absent_gpus.portable(PORTABLE_GATED[10], 80, 2, alignment=alignment, is_even=False))
     assert code.names("LDGSTS") == {copy}
     assert code.shared_bytes == shared_bytes(PORTABLE_GATED[10], 2, 80, 2)
 
@@ -127,10 +115,10 @@ def test_narrow_rows_are_copied_in_narrow_pieces(alignment: int, copy: str) -> N
 @pytest.mark.gpu
 @pytest.mark.timeout(600)
 def test_every_candidate_for_every_architecture() -> None:
-    rows = architectures.matrix()
+    rows = absent_gpus.matrix()
     by_name = {(weights, tiles.name): tiles for weights in TILINGS for tiles in TILINGS[weights]}
     assert len(rows) == sum(
-        len(architectures.distinct([*fitting(one, weights)])) for one in ARCHITECTURES for weights in TILINGS
+        len(absent_gpus.distinct([*fitting(one, weights)])) for one in ARCHITECTURES for weights in TILINGS
     )
     for row in rows:
         weights = 2 if row.kernel == "gate_up" else 1
@@ -171,7 +159,7 @@ def test_candidates_are_pruned_by_shared_memory() -> None:
 
 def test_what_is_compiled_for_ampere_is_assembled_for_hopper() -> None:
     """The same PTX: copies and products of Ampere, in machine code of Hopper."""
-    built = architectures.assembled(architectures.portable(PORTABLE_GATED[7], 80, 2), 90)
+    built = absent_gpus.assembled(absent_gpus.portable(PORTABLE_GATED[7], 80, 2), 90)
     code = read(built)
     assert built.kernel == built.asm["cubin"]
     assert code.multiplies_with() == "HMMA"
@@ -183,8 +171,8 @@ def test_what_is_compiled_for_ampere_is_assembled_for_hopper() -> None:
 def test_the_driver_is_given_ptx_for_ampere() -> None:
     """Of a version that drivers know since 2022, and with the parameters that Triton's launcher hands over: pointers,
     sizes and two addresses of scratch memory that nobody needs."""
-    built = architectures.for_the_driver(
-        architectures.portable(PORTABLE_GATED[7], 80, 2, ptx_version=architectures.OLDEST_PTX)
+    built = absent_gpus.for_the_driver(
+        absent_gpus.portable(PORTABLE_GATED[7], 80, 2, ptx_version=absent_gpus.OLDEST_PTX)
     )
     text = built.kernel.decode()
     assert text.endswith("\0")

@@ -3,79 +3,26 @@ prefetches while the preceding kernel still runs."""
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator
 
 import pytest
 import torch
 
-from snippets.fused_mlp import compiling
-from snippets.fused_mlp.architectures import SHARED_LIMITS
-from snippets.fused_mlp.compiling import Code
-from snippets.fused_mlp.geglu import few_tokens_hopper_kernels, few_tokens_kernels
-from snippets.fused_mlp.geglu.few_tokens import SUM_BLOCK, FewTiles, few_tokens_tiles, shared_bytes
+from snippets.fused_mlp.experiments.absent_gpus import SHARED_LIMITS
+from snippets.fused_mlp.experiments.compiling import Code
+from snippets.fused_mlp.geglu.few_tokens import FewTiles, few_tokens_tiles, shared_bytes
 from snippets.fused_mlp.geglu.few_tokens_hopper import hopper_shared_bytes, hopper_tiles
-from snippets.fused_mlp.geglu.kernels import ACTIVATIONS
-from tests.processes.fused_compiling import SHORT, swizzled
+from tests.processes.fused_compiling import (
+    BF16,
+    F16,
+    check_resources,
+    few_tokens,
+    few_tokens_hopper,
+    sum_of_slices,
+    with_tools,
+)
 
-MISSING = compiling.missing_tools()
-pytestmark = [
-    pytest.mark.skipif(bool(MISSING), reason=MISSING),
-    # Triton 3.9 asks once how products and sums are fused, and goes on as before.
-    pytest.mark.filterwarnings("ignore:TRITON_DEFAULT_FP_FUSION"),
-]
-
-BF16, F16 = torch.bfloat16, torch.float16
-REGISTERS = 65_536
-
-
-def constants(tiles: FewTiles, gated: bool, has_bias: bool, activation: str) -> dict[str, object]:
-    return {
-        "BLOCK_M": tiles.block_m, "BLOCK_N": tiles.block_n, "BLOCK_K": tiles.block_k, "SLICES": tiles.slices,
-        "AHEAD": tiles.ahead, "LEAD": tiles.lead, "GATED": gated, "HAS_BIAS": has_bias,
-        "ACTIVATION": ACTIVATIONS[activation].value,
-    }  # fmt: skip
-
-
-def few_tokens(
-    tiles: FewTiles, dtype: torch.dtype, gated: bool, capability: int, has_bias: bool = False, activation: str = "gelu"
-) -> Code:
-    short = f"*{SHORT[dtype]}"
-    types = {name: short for name in ("x", "weight", "up", "bias")}
-    types["out"] = "*fp32" if tiles.slices > 1 else short
-    values = constants(tiles, gated, has_bias, activation)
-    values |= {"THREADS": 32 * tiles.warps, "INTERPRETED": False, "DEPENDENT": capability >= 90}
-    if tiles.block_m == 1:
-        kernel = few_tokens_kernels.one_token_kernel
-        del values["BLOCK_M"], values["SLICES"]
-        values["STAGES"] = tiles.slots
-    else:
-        kernel = few_tokens_kernels.few_tokens_kernel
-        values["PARTS"] = tiles.parts
-    return compiling.compiled(kernel, types, values, capability, tiles.warps, tiles.slots)
-
-
-@functools.cache
-def few_tokens_hopper(
-    tiles: FewTiles, dtype: torch.dtype, gated: bool, weights_first: bool, has_bias: bool = False
-) -> Code:
-    short = f"*{SHORT[dtype]}"
-    weight = swizzled(dtype, tiles.block_n * tiles.parts, tiles.block_k)
-    types = {
-        "x_desc": swizzled(dtype, tiles.block_m * tiles.parts, tiles.block_k), "weight_desc": weight, "up_desc": weight,
-        "weight": short, "up": short, "bias": short, "out": "*fp32" if tiles.slices > 1 else short,
-    }  # fmt: skip
-    values = constants(tiles, gated, has_bias, "gelu_tanh") | {
-        "SLOTS": tiles.slots,
-        "PARTS": tiles.parts,
-        "WEIGHTS_FIRST": weights_first,
-    }
-    return compiling.compiled(few_tokens_hopper_kernels.few_tokens_hopper_kernel, types, values, 90)
-
-
-def check_resources(code: Code) -> None:
-    assert (code.count("STL"), code.count("LDL"), code.stack_bytes) == (0, 0, 0), "spilled"
-    assert code.registers * code.threads <= REGISTERS
+pytestmark = with_tools
 
 
 def order(code: Code, *patterns: str) -> list[str]:
@@ -149,6 +96,9 @@ def test_each_warp_reads_what_no_other_one_reads(capability: int) -> None:
 def test_products_of_64_rows_on_hopper() -> None:
     code = few_tokens(FewTiles(64, 64, 64, 4, warps=4, parts=1, lead=0), F16, True, 90)
     assert code.names("H?G?MMA") == {"HGMMA.64x64x16.F32"}
+    code = few_tokens_hopper(FewTiles(16, 64, 64, 4, parts=1), F16, False, weights_first=True, has_bias=True)
+    check_resources(code)
+    assert code.names("HGMMA") == {"HGMMA.64x16x16.F32"}
 
 
 @pytest.mark.parametrize(
@@ -166,13 +116,7 @@ def test_half_precision(tiles: FewTiles, gated: bool, has_bias: bool, activation
 
 @pytest.mark.parametrize(("gated", "capability"), [(True, 90), (False, 80)], ids=["gate_up", "linear"])
 def test_sums_of_slices_are_read_16_bytes_at_a_time(gated: bool, capability: int) -> None:
-    code = compiling.compiled(
-        few_tokens_kernels.sum_slices_kernel,
-        {"slices": "*fp32", "bias": "*bf16", "out": "*bf16"},
-        {"SLICES": 4, "BLOCK": SUM_BLOCK, "GATED": gated, "HAS_BIAS": False, "ACTIVATION": 1, "INTERPRETED": False,
-         "DEPENDENT": capability >= 90},
-        capability,
-    )  # fmt: skip
+    code = sum_of_slices(gated, capability)
     check_resources(code)
     assert code.names(r"LDG\.") == {"LDG.E.128"}
     assert code.count(r"LDG\.") == 4 * (2 if gated else 1)
@@ -242,15 +186,5 @@ def test_weights_are_loaded_before_the_kernel_before_has_ended() -> None:
     assert order(early, "UBLKPF", "UTMALDG", "ACQBULK") == ["UTMALDG", "ACQBULK"]
     before = early.lines[: early.lines.index("ACQBULK")]
     assert sum(line.startswith("UTMALDG") for line in before) == 2 * tiles.slots, "gate's and up's"
-    assert order(few_tokens_hopper(tiles, BF16, True, weights_first=False), "UBLKPF", "UTMALDG", "ACQBULK") == [
-        "UBLKPF",
-        "ACQBULK",
-        "UTMALDG",
-    ]
-
-
-def test_the_hopper_kernel_with_a_bias_in_half_precision() -> None:
-    tiles = FewTiles(16, 64, 64, 4, parts=1)
-    code = few_tokens_hopper(tiles, F16, False, weights_first=True, has_bias=True)
-    check_resources(code)
-    assert code.names("HGMMA") == {"HGMMA.64x16x16.F32"}
+    late = few_tokens_hopper(tiles, BF16, True, weights_first=False)
+    assert order(late, "UBLKPF", "UTMALDG", "ACQBULK") == ["UBLKPF", "ACQBULK", "UTMALDG"]

@@ -7,23 +7,16 @@ from collections.abc import Iterable
 import pytest
 import torch
 
-from snippets.fused_mlp.compiling import Code, missing_tools
+from snippets.fused_mlp.experiments.absent_gpus import SHARED_LIMITS
+from snippets.fused_mlp.experiments.compiling import Code
 from snippets.fused_mlp.geglu import kernels
 from snippets.fused_mlp.geglu.hopper import PINGPONG, PINGPONG_BACKWARD, PINGPONG_GATED, SMALL, STACKED
 from snippets.fused_mlp.geglu.work import BLOCK_K, BackwardTiles, Tiles, backward_shared_bytes
 from tests.processes import fused_compiling as compiling
+from tests.processes.fused_compiling import BF16, F16
 
-MISSING = missing_tools()
-pytestmark = [
-    pytest.mark.skipif(bool(MISSING), reason=MISSING),
-    # Triton 3.9 asks once how products and sums are fused, and goes on as before.
-    pytest.mark.filterwarnings("ignore:TRITON_DEFAULT_FP_FUSION"),
-]
+pytestmark = compiling.with_tools
 
-BF16, F16 = torch.bfloat16, torch.float16
-REGISTERS = 65_536
-SHARED_BYTES = {80: 166_912, 90: 232_448}
-"""Of a multiprocessor: all its registers, and the shared memory that one program may take."""
 K_OF_A_PRODUCT = 16
 
 
@@ -33,9 +26,8 @@ def distinct(tilings: Iterable[Tiles]) -> list[Tiles]:
 
 
 def check_resources(code: Code, capability: int) -> None:
-    assert (code.count("STL"), code.count("LDL"), code.stack_bytes) == (0, 0, 0), "spilled"
-    assert code.registers * code.threads <= REGISTERS
-    assert code.shared_bytes <= SHARED_BYTES[capability]
+    compiling.check_resources(code)
+    assert code.shared_bytes <= SHARED_LIMITS[capability]
 
 
 def check_products(

@@ -1,29 +1,44 @@
-"""The package's layer in the place of gated MLPs as Transformers writes them: its classes where it is installed, and
-modules of their form.
+"""The chapter's kernel package, loaded without a network, and its layer in the place of gated MLPs: the book's, those
+of Transformers where it is installed, and modules of their form.
 
-Loaded into this process, without a network: from a folder, or by a name that LOCAL_KERNELS leads to it.
+It is loaded from a folder, or by a name that LOCAL_KERNELS leads to it.
 """
 
 from __future__ import annotations
 
 import copy
 import functools
+import json
 import re
+import socket
+import subprocess
 import sys
 import warnings
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
 import pytest
 import torch
-from kernels import LayerRepository, LocalLayerRepository, Mode, get_local_kernel, kernelize, use_kernel_mapping
+from kernels import (
+    LayerRepository,
+    LocalLayerRepository,
+    Mode,
+    get_kernel,
+    get_local_kernel,
+    kernelize,
+    use_kernel_mapping,
+)
 from torch import nn
 from torch.nn import functional as F
 
-PACKAGE = Path(__file__).resolve().parents[2] / "snippets/fused_mlp/geglu_kernels"
+from snippets.fused_mlp.geglu import operators
+from snippets.lab.recording.device import PROJECT
+from snippets.mlp.model import GeGLU
+
+PACKAGE = PROJECT / "snippets/fused_mlp/geglu_kernels"
 VARIANT = PACKAGE / "build/torch-cuda"
+ID = json.loads((VARIANT / "metadata.json").read_text(encoding="utf-8"))["id"]
 NAME = "profiling-pytorch/geglu-kernels"
 SAYS = "this call runs as plain PyTorch, without the fused kernels: "
 DIM, HIDDEN = 32, 48
@@ -71,15 +86,8 @@ def of_transformers(prefix: str, dim: int = DIM, hidden: int = HIDDEN) -> nn.Mod
 
 
 TRANSFORMERS = {
-    "Llama": "silu",
-    "Mistral": "silu",
-    "Qwen2": "silu",
-    "Qwen3": "silu",
-    "Gemma": "gelu_tanh",
-    "Gemma2": "gelu_tanh",
-    "Gemma3": "gelu_tanh",
-    "Phi3": "silu",
-    "Glm": "silu",
+    **dict.fromkeys(("Llama", "Mistral", "Qwen2", "Qwen3", "Phi3", "Glm"), "silu"),
+    **dict.fromkeys(("Gemma", "Gemma2", "Gemma3"), "gelu_tanh"),
 }
 """Prefix of a model's classes -> what the kernels call the activation of its MLP."""
 MLPS: dict[str, tuple[Callable[[], nn.Module], str]] = {
@@ -92,7 +100,9 @@ MLPS: dict[str, tuple[Callable[[], nn.Module], str]] = {
 
 @pytest.fixture(autouse=True)
 def said(monkeypatch: pytest.MonkeyPatch) -> set[str]:
-    """The reasons that were told so far: none."""
+    """The reasons that were told so far: none. There is no network."""
+    for owner, name in ((socket.socket, "connect"), (socket.socket, "connect_ex"), (socket, "getaddrinfo")):
+        monkeypatch.setattr(owner, name, lambda *_, **__: pytest.fail("asked the network"))
     told: set[str] = set()
     monkeypatch.setattr(part("support"), "SAID", told)
     return told
@@ -104,7 +114,7 @@ def part(name: str) -> ModuleType:
 
 
 @pytest.fixture
-def fused(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+def fused(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The activations of all calls of `gated_mlp` by the layer."""
     called: list[str] = []
     original = part("layers").gated_mlp
@@ -121,7 +131,7 @@ def kernelized(plain: nn.Module, mode: Mode = Mode.INFERENCE, repository: Any = 
     """A copy with the layer's forward. The class is a subclass, which `kernelize` may change."""
     ours = copy.deepcopy(plain)
     ours.__class__ = type(type(plain).__name__, (type(plain),), {"kernel_layer_name": "GatedMLP"})
-    repository = repository or LocalLayerRepository(VARIANT, layer_name="FusedGeGLU")
+    repository = repository or LocalLayerRepository(VARIANT if device == "cpu" else PACKAGE, layer_name="FusedGeGLU")
     with use_kernel_mapping({"GatedMLP": {device: repository}}, inherit_mapping=False):
         return kernelize(ours, mode=mode, device=device, use_fallback=False)
 
@@ -141,25 +151,15 @@ def test_the_card_names_the_models_of_these_tests() -> None:
     assert sorted(re.findall(r"`(\w+)MLP`", card)) == sorted(TRANSFORMERS)
 
 
-@pytest.mark.parametrize("model", MLPS)
-def test_the_state_dict_is_unchanged(model: str) -> None:
-    make, _ = MLPS[model]
-    plain = make()
-    ours = kernelized(plain)
-    assert list(ours.state_dict()) == list(plain.state_dict())
-    other = make()
-    ours.load_state_dict(other.state_dict())
-    x = torch.randn(3, DIM)
-    torch.testing.assert_close(ours(x), other(x))
-
-
 @pytest.mark.parametrize("mode", [Mode.INFERENCE, Mode.TRAINING | Mode.TORCH_COMPILE], ids=str)
 @pytest.mark.parametrize("model", MLPS)
 def test_results_and_gradients_are_those_of_the_model(model: str, mode: Mode, fused: list[str]) -> None:
-    """To the bit where each product stays one; float64's last digits where one of two is parted."""
+    """To the bit where each product stays one; float64's last digits where one of two is parted. Weights keep names."""
     make, activation = MLPS[model]
     plain = make().double()
-    ours = kernelized(plain, mode)
+    ours = kernelized(make().double(), mode)
+    assert list(ours.state_dict()) == list(plain.state_dict())
+    ours.load_state_dict(plain.state_dict())
     x = torch.randn(2, 5, DIM, dtype=torch.float64, requires_grad=True)
     expected = results(plain, x, list(plain.parameters()))
     found = results(ours, x, list(ours.parameters()))
@@ -181,11 +181,90 @@ def test_it_compiles_without_a_break(model: str) -> None:
 
 def test_it_is_loaded_by_name(monkeypatch: pytest.MonkeyPatch, fused: list[str]) -> None:
     monkeypatch.setenv("LOCAL_KERNELS", f"{NAME}={VARIANT}")
+    repository = LayerRepository(NAME, layer_name="FusedGeGLU", revision="main")
+    assert get_kernel(NAME, version=1).layers.FusedGeGLU is repository.load() is part("layers").FusedGeGLU
     plain = Separate(nn.SiLU())
-    ours = kernelized(plain, repository=LayerRepository(NAME, layer_name="FusedGeGLU", revision="main"))
     x = torch.randn(3, DIM)
-    assert torch.equal(ours(x), plain(x))
+    assert torch.equal(kernelized(plain, repository=repository)(x), plain(x))
     assert fused == ["silu"]
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("mode", [Mode.INFERENCE, Mode.TRAINING, Mode.TRAINING | Mode.TORCH_COMPILE], ids=str)
+def test_the_books_block_is_itself_on_the_cpu(mode: Mode, dtype: torch.dtype) -> None:
+    """Forward and gradients, bit by bit: plain PyTorch does the work, and says so once."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for *batch, dim, hidden in ((3, 5, 7, 11), (7, 11), (1, 8, 16), (0, 8, 16), (2, 9, 64, 96)):
+            plain = GeGLU(dim, hidden).to(dtype)
+            ours = kernelized(plain, mode)
+            assert ours.forward.__func__.__module__ == f"{ID}.layers"
+            x = torch.randn(*batch, dim, dtype=dtype, requires_grad=True)
+            pairs = (results(one, x, list(one.parameters())) for one in (ours, plain))
+            assert all(map(torch.equal, *pairs)), (batch, dim, hidden)
+    assert [str(warning.message) for warning in caught] == [f"{SAYS}they need an NVIDIA GPU"]
+
+
+def test_the_layer_is_stateless_as_kernels_wants_it() -> None:
+    kernel = get_local_kernel(VARIANT)
+    assert (kernel.__name__, kernel.__file__) == (ID, str(VARIANT / "__init__.py"))
+    assert sorted(kernel.__all__) == ["gate_up", "gated_activation", "gated_mlp", "layers", "linear"]
+    layer = kernel.layers.FusedGeGLU
+    assert set(dir(layer)) - set(dir(nn.Module)) - {"__annotations__"} == {"can_torch_compile", "has_backward"}
+    assert (layer.has_backward, layer.can_torch_compile) == (True, True)
+    assert layer.__init__ is nn.Module.__init__
+    assert list(layer.__annotations__) == ["gate_proj", "up_proj", "down_proj"]
+
+
+def test_the_folder_of_the_package_is_that_of_a_cuda_build() -> None:
+    if torch.version.cuda:
+        assert get_local_kernel(PACKAGE).__name__ == ID
+    else:
+        with pytest.raises(FileNotFoundError, match="torch-cuda"):
+            get_local_kernel(PACKAGE)
+
+
+@pytest.mark.filterwarnings("ignore:this call runs as plain PyTorch")
+def test_beside_the_chapter_each_has_its_own_operators(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the namespace of the package, its identifier, as the Hub asks; the chapter's in `geglu`."""
+    ran: list[str] = []
+    for name, module in (("chapter", operators), ("package", part("operators"))):
+        planned = module.planned
+        noted = lambda *given, name=name, planned=planned: ran.append(name) or planned(*given)  # noqa: E731
+        monkeypatch.setattr(module, "planned", noted)
+    x, weight = torch.empty(0, 8), torch.empty(16, 8)
+    for expected, namespace in (("chapter", torch.ops.geglu), ("package", getattr(torch.ops, ID))):
+        ran.clear()
+        both = namespace.gate_up(x, weight, weight, "silu"), namespace.linear(x, weight, None, "silu")
+        assert [out.shape for out in both] == [(0, 16), (0, 16)]
+        assert ran == [expected] * 2
+
+
+WITHOUT_TRITON = {
+    "sys.modules['triton'] = None": "they need Triton (import of triton halted; None in sys.modules)",
+    "import triton; del triton.knobs; triton.__version__ = '3.3.1'": "they need Triton 3.4, and this is 3.3.1",
+}
+
+
+@pytest.mark.parametrize("change", WITHOUT_TRITON)
+def test_without_a_triton_that_will_do_it_loads_and_falls_back(change: str) -> None:
+    code = f"""
+import json, sys, warnings
+from pathlib import Path
+{change}
+import torch
+from kernels import get_local_kernel
+
+kernel = get_local_kernel(Path({str(VARIANT)!r}))
+torch.version.hip, torch.cuda.get_device_capability = None, lambda device: (9, 0)
+gpu = sys.modules[kernel.__name__ + ".support"].unsupported_device(torch.device("cuda", 0))
+warnings.simplefilter("ignore")
+out = kernel.gated_mlp(torch.ones(2, 8), torch.ones(3, 8), torch.ones(3, 8), torch.ones(8, 3), "relu")
+print(json.dumps([gpu, out.tolist()]))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=100)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == [WITHOUT_TRITON[change], [[3 * 64.0] * 8] * 2]
 
 
 def test_all_mlps_of_a_model_are_replaced(fused: list[str]) -> None:
@@ -224,22 +303,12 @@ def hooked_silu() -> nn.Module:
 @pytest.mark.parametrize(
     ("act_fn", "name"),
     [
-        pytest.param(nn.SiLU(), "silu", id="nn.SiLU"),
-        pytest.param(F.silu, "silu", id="F.silu"),
-        pytest.param(nn.GELU(), "gelu", id="nn.GELU"),
-        pytest.param(F.gelu, "gelu", id="F.gelu"),
-        pytest.param(nn.GELU(approximate="tanh"), "gelu_tanh", id="nn.GELU tanh"),
-        pytest.param(nn.ReLU(), "relu", id="nn.ReLU"),
-        pytest.param(F.relu, "relu", id="F.relu"),
-        pytest.param(torch.relu, "relu", id="torch.relu"),
-        pytest.param(nn.Tanh(), "", id="nn.Tanh"),
-        pytest.param(nn.Identity(), "", id="nn.Identity"),
-        pytest.param(F.mish, "", id="F.mish"),
-        pytest.param(functools.partial(F.gelu, approximate="tanh"), "", id="a partial"),
-        pytest.param(lambda z: 2 * z, "", id="a lambda"),
-        pytest.param(SiLU(), "", id="another SiLU"),
-        pytest.param(hooked_silu(), "", id="nn.SiLU with a hook"),
-        pytest.param(nn.Sequential(nn.SiLU(), nn.SiLU()), "", id="nn.Sequential"),
+        *((act_fn, "silu") for act_fn in (nn.SiLU(), F.silu)),
+        *((act_fn, "gelu") for act_fn in (nn.GELU(), F.gelu)),
+        (nn.GELU(approximate="tanh"), "gelu_tanh"),
+        *((act_fn, "relu") for act_fn in (nn.ReLU(), F.relu, torch.relu)),
+        *((act_fn, "") for act_fn in (nn.Tanh(), nn.Identity(), F.mish, functools.partial(F.gelu, approximate="tanh"))),
+        *((act_fn, "") for act_fn in (lambda z: 2 * z, SiLU(), hooked_silu(), nn.Sequential(nn.SiLU(), nn.SiLU()))),
     ],
 )
 def test_the_activation_is_that_of_the_module(act_fn: Any, name: str, fused: list[str], said: set[str]) -> None:
@@ -254,20 +323,11 @@ def test_the_activation_is_that_of_the_module(act_fn: Any, name: str, fused: lis
 
 
 ACT2FN = {
-    "gelu": "gelu",
-    "gelu_python": "gelu",
-    "gelu_10": "",
-    "gelu_fast": "gelu_tanh",
-    "gelu_new": "gelu_tanh",
-    "gelu_accurate": "gelu_tanh",
-    "gelu_pytorch_tanh": "gelu_tanh",
-    "gelu_python_tanh": "gelu_tanh",
-    "quick_gelu": "",
-    "silu": "silu",
-    "swish": "silu",
+    **dict.fromkeys(("gelu", "gelu_python"), "gelu"),
+    **dict.fromkeys(("gelu_fast", "gelu_new", "gelu_accurate", "gelu_pytorch_tanh", "gelu_python_tanh"), "gelu_tanh"),
+    **dict.fromkeys(("silu", "swish"), "silu"),
     "relu": "relu",
-    "relu2": "",
-    "mish": "",
+    **dict.fromkeys(("gelu_10", "quick_gelu", "relu2", "mish"), ""),
 }
 
 
@@ -422,9 +482,7 @@ def test_on_the_gpu_models_of_transformers(
     if by == "name":
         monkeypatch.setenv("LOCAL_KERNELS", f"{NAME}={PACKAGE}")
         repository = LayerRepository(NAME, layer_name="FusedGeGLU", revision="main")
-    ours = kernelized(
-        plain, Mode.TRAINING, repository or LocalLayerRepository(PACKAGE, layer_name="FusedGeGLU"), "cuda"
-    )
+    ours = kernelized(plain, Mode.TRAINING, repository, "cuda")
     assert list(ours.state_dict()) == list(plain.state_dict())
     x = torch.randn(3, 67, 512, device="cuda", dtype=torch.bfloat16, requires_grad=True)
     found = results(ours, x, list(ours.parameters()))
@@ -438,3 +496,27 @@ def test_on_the_gpu_models_of_transformers(
         assert (ours_here.double() - exact_here).norm() / norm <= 1.5 * (plain_here.double() - exact_here).norm() / norm
     assert len(fused) == 2
     assert said == set()
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_on_the_gpu_its_kernels_do_the_work(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No warning, hence no fallback; our kernel in the profile; an error not above eager's."""
+    monkeypatch.setattr(part("tuning"), "choose", lambda work, ways, *_: next(iter(ways)))
+    torch.manual_seed(0)
+    plain = GeGLU(768, 3072).to("cuda", dtype)
+    ours = kernelized(plain, device="cuda")
+    x = torch.randn(64, 128, 768, device="cuda", dtype=dtype)
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ours(x)
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA], acc_events=True) as profile:
+            found, expected = ours(x), plain(x)
+            torch.cuda.synchronize()
+        exact = plain.double()(x.double())
+    names = [event.name for event in profile.events()]
+    of_hopper = torch.cuda.get_device_capability()[0] == 9
+    assert any("pingpong" in name if of_hopper else "gate_up" in name for name in names), names
+    error, error_of_eager = ((one.double() - exact).norm().item() for one in (found, expected))
+    assert 0 < error <= error_of_eager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
 import json
 import os
 import re
@@ -110,26 +109,6 @@ def test_the_card_is_no_template_and_names_its_repository() -> None:
     assert [mark for mark in ("{{", "{%", "{#") if mark in card] == []
     assert set(re.findall(r"[\w-]+/geglu-kernels", card)) == {build["general"]["hub"]["repo-id"]}
     assert build["general"]["hub"]["repo-id"] in (PACKAGE / "tests/test_geglu_kernels.py").read_text(encoding="utf-8")
-
-
-def test_an_installation_carries_it_with_its_links_followed(tmp_path: Path) -> None:
-    """What `pip install .` puts into a wheel; a link would lead out of it."""
-    if importlib.util.find_spec("setuptools") is None:
-        pytest.skip("needs setuptools")
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, tmp_path)
-    shutil.copytree(
-        CHAPTER, tmp_path / "snippets/fused_mlp", symlinks=True, ignore=shutil.ignore_patterns("__pycache__")
-    )
-    command = [sys.executable, "-c", "import setuptools; setuptools.setup()", "build_py", "--build-lib", "installed"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    installed = tmp_path / "installed/snippets/fused_mlp/geglu_kernels"
-    files = [path for path in installed.rglob("*") if not path.is_dir()]
-    assert [path for path in files if path.is_symlink()] == []
-    assert {path.relative_to(installed).as_posix() for path in files} == own_files()
-    for path in SOURCES.glob("*.*"):
-        assert (installed / "build/torch-cuda" / path.name).read_bytes() == path.read_bytes()
 
 
 # ---- exported

@@ -23,6 +23,20 @@ def run_make(*arguments: str, **variables: str) -> subprocess.CompletedProcess[s
     )
 
 
+def set_up_with(folder: Path, script: str, *pythons: str) -> str:
+    """The errors of `make setup` in a folder, where this script stands in for some interpreters."""
+    (folder / "bin").mkdir()
+    for name in pythons:
+        (folder / "bin" / name).write_text(f"#!/bin/sh\n{script}\n")
+        (folder / "bin" / name).chmod(0o755)
+    shutil.copy(ROOT / "Makefile", folder)
+    for name in (*LOCKS, "pyproject.toml"):
+        (folder / name).touch()
+    done = run_make("-C", str(folder), "setup", PATH=f"{folder / 'bin'}:{os.environ['PATH']}")
+    assert done.returncode != 0
+    return done.stderr
+
+
 def test_make_alone_lists_the_targets() -> None:
     done = run_make()
     assert (done.returncode, done.stderr) == (0, "")
@@ -42,30 +56,11 @@ def test_an_environment_of_ones_own_is_checked_and_left_alone(tmp_path: Path) ->
 
 
 def test_a_python_that_is_too_old_is_named(tmp_path: Path) -> None:
-    for name in ("python3", "python3.13", "python3.12", "python3.11"):
-        old = tmp_path / "bin" / name
-        old.parent.mkdir(exist_ok=True)
-        old.write_text("#!/bin/sh\nexit 1\n")
-        old.chmod(0o755)
-    shutil.copy(ROOT / "Makefile", tmp_path)
-    for name in (*LOCKS, "pyproject.toml"):
-        (tmp_path / name).touch()
-    done = run_make("-C", str(tmp_path), "setup", PATH=f"{tmp_path / 'bin'}:{os.environ['PATH']}")
-    assert done.returncode != 0
-    assert "Python 3.11 or newer is needed. On Debian or Ubuntu: sudo apt install python3 python3-venv" in done.stderr
+    errors = set_up_with(tmp_path, "exit 1", "python3", "python3.13", "python3.12", "python3.11")
+    assert "Python 3.11 or newer is needed. On Debian or Ubuntu: sudo apt install python3 python3-venv" in errors
 
 
 def test_a_python_without_venv_is_named_with_its_cure(tmp_path: Path) -> None:
-    python = tmp_path / "bin" / "python3"
-    python.parent.mkdir()
-    python.write_text('#!/bin/sh\ncase "$*" in *ensurepip*) exit 1;; esac\n')
-    python.chmod(0o755)
-    shutil.copy(ROOT / "Makefile", tmp_path)
-    for name in (*LOCKS, "pyproject.toml"):
-        (tmp_path / name).touch()
-    done = run_make("-C", str(tmp_path), "setup", PATH=f"{python.parent}:{os.environ['PATH']}")
-    assert done.returncode != 0
-    assert (
-        "python3 cannot create virtual environments. On Debian or Ubuntu: sudo apt install python3-venv" in done.stderr
-    )
+    errors = set_up_with(tmp_path, 'case "$*" in *ensurepip*) exit 1;; esac', "python3")
+    assert "python3 cannot create virtual environments. On Debian or Ubuntu: sudo apt install python3-venv" in errors
     assert not (tmp_path / ".venv").exists()

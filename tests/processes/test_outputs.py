@@ -1,7 +1,8 @@
-"""Commands whose outputs fail, or cannot have every character: one line, an exit code, no traceback."""
+"""Commands as processes: exit codes, outputs that fail or cannot have every character, and what is imported."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -26,11 +27,66 @@ COMMANDS = (
 )
 
 
-def lab(arguments: str, redirect: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
-    package = "snippets.lab" if arguments.split()[0] in BOOK else "kinetoscope"
+def lab(
+    arguments: str, redirect: str = "", stdout: int = subprocess.PIPE, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """The output is buffered, as it is for a reader: much of it is written only at the end."""
+    package = "snippets.lab" if arguments.split()[0] in (*BOOK, "--help") else "kinetoscope"
     command = f"{sys.executable} -m {package} {arguments} {redirect}"
     env = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"} | environment
-    return subprocess.run(command, shell=True, cwd=PROJECT, env=env, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        command, shell=True, cwd=PROJECT, env=env, stdout=stdout, stderr=subprocess.PIPE, text=True, check=False
+    )
+
+
+def test_a_summary_and_a_usage_error() -> None:
+    done = lab(f"summary {TRACE} --json")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout)["kernels_per_step"] == 1
+    done = lab("summary none.json")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: none.json: cannot be read")
+
+
+def test_record_without_a_gpu() -> None:
+    done = lab("record linear/eager", CUDA_VISIBLE_DEVICES="", PATH="")  # neither torch nor nvidia-smi finds one
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "error: no CUDA GPU here, and recordings are only ever made on one. To see an experiment on this machine's "
+        "CPU: python -m snippets.lab run CHAPTER/EXPERIMENT\n"
+    )
+
+
+def test_a_command_imports_only_what_it_needs() -> None:
+    """Help of every command needs neither torch nor MkDocs, and a summary needs no other room than one."""
+    script = """
+import sys
+from kinetoscope.__main__ import main
+main(["summary", "tests/traces/linear_eager.json.gz"])
+rooms = {name.split(".")[1] for name in sys.modules if name.startswith("kinetoscope.")}
+print(*sorted(rooms), "snippets" in sys.modules)
+from snippets.lab.__main__ import BOOK, COMMANDS
+for command in COMMANDS:
+    BOOK.build_parser(command)
+print(*{"torch", "triton", "mkdocs"} & sys.modules.keys())
+"""
+    done = subprocess.run([sys.executable, "-c", script], cwd=PROJECT, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-2:] == ["__main__ program terminal trace False", ""]
+
+
+@pytest.mark.parametrize("command", ["list", "claims --json", f"summary {TRACE}", "--help"])
+def test_a_closed_pipe_is_not_an_error(command: str, one_chapter: Path) -> None:
+    """The read end is closed before the first write, so that every print or flush meets a broken pipe."""
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    done = lab(command, stdout=write_end, RECORDINGS=str(one_chapter))
+    os.close(write_end)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_first_line_is_enough(one_chapter: Path) -> None:
+    done = lab("claims --json", "| head -1", RECORDINGS=str(one_chapter))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "[\n", "")
 
 
 @pytest.mark.parametrize("command", [COMMANDS[0], COMMANDS[1], "claims --json --device nvidia-h200", "--help"])
@@ -98,18 +154,3 @@ def test_odd_bytes_of_nvidia_smi(tmp_path: Path) -> None:
         [sys.executable, "-c", code], cwd=PROJECT, env=env, capture_output=True, text=True, check=True
     )
     assert done.stdout == "nvidia-2j-h200\n"
-
-
-def test_a_full_disk_leaves_no_partial_trace(tmp_path: Path) -> None:
-    """A limit of 2 kB for a file stands in for the full disk."""
-    code = "import sys; from snippets.lab.tools.run import TraceFolder; "
-    code += "(TraceFolder(sys.argv[1]) / 'x').write_bytes(bytes(9999))"
-    command = ["bash", "-c", 'ulimit -f 2; exec "$@"', "bash", sys.executable, "-c", code, str(tmp_path)]
-    for before in (None, b"an older trace"):
-        if before is not None:
-            (tmp_path / "x").write_bytes(before)
-        done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False)
-        assert "File too large" in done.stderr
-        assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == (
-            {} if before is None else {"x": before}
-        )

@@ -17,7 +17,7 @@ from snippets.lab.capture.instruments import TorchInstruments
 from snippets.lab.capture.loops import check_loop, open_loop, profile_loop
 from snippets.lab.capture.profiling import chrome_trace
 from snippets.lab.experiment import Experiment, find
-from snippets.training_step.compiling import graph_breaks, lengths, tuning
+from snippets.training_step.experiments.compiling import graph_breaks, lengths, tuning
 from snippets.training_step.probes import profiler_costs
 
 pytestmark = [

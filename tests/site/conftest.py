@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.site import serving, two_devices
 from tests.site.first_views import FirstViews
@@ -55,6 +55,14 @@ def browser() -> Iterator[Browser]:
         started = playwright.chromium.launch(executable_path=path, args=ARGUMENTS)
         yield started
         started.close()
+
+
+@pytest.fixture(scope="module")
+def page(browser: Browser) -> Iterator[Page]:
+    """A page for whatever a file of tests looks at."""
+    page = browser.new_page()
+    yield page
+    page.close()
 
 
 @pytest.fixture(scope="package")

@@ -21,11 +21,13 @@ window.inspect = {
     const seen = (selector) => [...document.querySelectorAll(selector)].filter((element) => element.checkVisibility());
     if (!document.querySelector(".md-content")) return []; // a report's tables scroll
     const name = (element) => element.closest("[data-fence]")?.dataset.fence ?? element.textContent.slice(0, 40);
-    return [
-      ...seen(".lab-table").flatMap((frame) => this.cutCells(frame).map((text) => `${name(frame)}: ${text}`)),
-      ...seen(".md-content .highlight > pre > code").flatMap((code) => this.cutCode(code)),
-      ...seen("figure.chart svg").flatMap((svg) => this.badLabels(svg).map((text) => `${name(svg)}: ${text}`)),
+    const judges = [
+      [".lab-table", this.cutCells],
+      [".md-content .highlight > pre > code", this.cutCode],
+      ["figure.chart svg", this.badLabels],
     ];
+    const judged = ([selector, judge]) => seen(selector).flatMap((one) => judge(one).map((text) => `${name(one)}: ${text}`));
+    return judges.flatMap(judged);
   },
 
   cutCells(frame) {
@@ -48,14 +50,10 @@ window.inspect = {
   },
 
   cutCode(code) {
-    const text = code.textContent.slice(0, 40);
     const { right } = code.getBoundingClientRect();
     const button = code.parentElement.querySelector(".md-code__nav")?.getBoundingClientRect();
     const covered = button && button.left < right - parseFloat(getComputedStyle(code).paddingRight) - 1;
-    return [
-      ...(code.scrollWidth > code.clientWidth + 1 ? [`code cut: ${text}`] : []),
-      ...(covered ? [`a button over code: ${text}`] : []),
-    ];
+    return [...(code.scrollWidth > code.clientWidth + 1 ? ["code cut"] : []), ...(covered ? ["a button over code"] : [])];
   },
 
   badLabels(svg) {
@@ -107,14 +105,13 @@ window.inspect = {
 
   /**
    * Begins to run axe-core, after having returned, since it does not pause; `axeDone` waits for it.
-   * allowed: pairs of a rule and a selector. rules: none for all. judged: looks whose colors need not be judged again.
+   * rules: none for all. judged: looks whose colors need not be judged again.
    */
-  startAxe(allowed, rules, judged) {
-    this.axe = new Promise((resolve) => setTimeout(resolve)).then(() => this.runAxe(allowed, rules, new Set(judged)));
+  startAxe(rules, judged) {
+    this.axe = new Promise((resolve) => setTimeout(resolve)).then(() => this.runAxe(rules, new Set(judged)));
   },
 
-  async runAxe(allowed, rules, judged) {
-    const excused = (rule, node) => allowed.some(([of, selector]) => of === rule && node.element.matches(selector));
+  async runAxe(rules, judged) {
     const why = ({ any, all, none }) => [...any, ...all, ...none].map((check) => check.message).join("; ");
     const looks = this.looks();
     const selectors = { "color-contrast": "look", "link-in-text-block": "link" };
@@ -126,10 +123,10 @@ window.inspect = {
     }
     axe.configure({ rules: Object.entries(selectors).map(([id, mark]) => ({ id, selector: `[data-${mark}]` })) });
     const only = rules.length ? { runOnly: rules } : {};
-    const { violations } = await axe.run(document, { resultTypes: ["violations"], elementRef: true, ...only });
+    const { violations } = await axe.run(document, { resultTypes: ["violations"], ...only });
     const found = new Map();
     for (const { id, help, nodes } of violations) {
-      for (const node of nodes.filter((node) => !excused(id, node))) {
+      for (const node of nodes) {
         const problem = `${id}: ${help}. ${why(node)}`;
         const place = node.target.join(" ").replaceAll(/\[data-(?:look|link)=""\]/g, "");
         found.set(problem, [...(found.get(problem) ?? []), place]);

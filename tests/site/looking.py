@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from http import HTTPStatus
 from importlib.resources import files
 from pathlib import Path
 from typing import Literal
 
-from playwright.sync_api import ConsoleMessage, Page, Request, Response, ViewportSize
+from playwright.sync_api import ConsoleMessage, FloatRect, Locator, Page, Request, Response, ViewportSize
 
 AXE = files("axe_playwright_python").joinpath("axe.min.js").read_text(encoding="utf-8")
 INSPECT = Path(__file__).with_name("inspect.js").read_text(encoding="utf-8")
@@ -20,16 +19,11 @@ PATIENCE_MS = 30_000
 """For what takes milliseconds on a machine that has nothing else to do."""
 
 
-@dataclass(frozen=True)
-class Allowed:
-    """A violation that is the theme's and can be lived with."""
-
-    rule: str
-    """As axe-core names it."""
-    selector: str
-    page: str
-    """Address below the site's where it is seen, at 1280 px and in the light scheme."""
-    reason: str
+def box_of(seen: Locator) -> FloatRect:
+    """Where something is in the window."""
+    box = seen.bounding_box()
+    assert box is not None
+    return box
 
 
 class Tab:
@@ -70,7 +64,6 @@ class Tab:
 
     def inspect(
         self,
-        allowed: Sequence[Allowed] = (),
         *,
         unfold: bool = True,
         rules: Sequence[str] = (),
@@ -79,7 +72,6 @@ class Tab:
         """Begin to look at the page; several tabs can do so at once. `inspected` has the result.
 
         Args:
-            allowed: what axe-core may find.
             unfold: open first all that is folded, since what a reader can open has to be sound as well.
             rules: of axe-core; without any, all.
             also_px: further widths of the window, at which nothing may be cut or lie over something else.
@@ -93,9 +85,9 @@ class Tab:
             self._measure("unfolded, ")
             self._measure_edges()
             self._also_px = also_px
-        self._start_axe(allowed, rules)
+        self._start_axe(rules)
 
-    def inspect_toggled(self, allowed: Sequence[Allowed] = ()) -> None:
+    def inspect_toggled(self) -> None:
         """Switch an inspected page to the other scheme, and begin to look at it again.
 
         There axe-core judges colors only, and only what the theme puts around the content.
@@ -106,7 +98,7 @@ class Tab:
         self.page.evaluate("() => inspect.settled()")
         self._measure("toggled, ")
         self.page.evaluate("() => inspect.removeContent()")
-        self._start_axe(allowed, COLOR_RULES)
+        self._start_axe(COLOR_RULES)
 
     def inspected(self) -> list[str]:
         """What was found by `inspect` or `inspect_toggled`, and everything that went wrong meanwhile.
@@ -158,11 +150,8 @@ class Tab:
             self.page.set_viewport_size(self._resized)
             self._resized = None
 
-    def _start_axe(self, allowed: Sequence[Allowed], rules: Sequence[str] = ()) -> None:
-        excused = [[one.rule, one.selector] for one in allowed]
-        self.page.evaluate(
-            "(arguments) => inspect.startAxe(...arguments)", [excused, [*rules], [*(self._judged or ())]]
-        )
+    def _start_axe(self, rules: Sequence[str]) -> None:
+        self.page.evaluate("(arguments) => inspect.startAxe(...arguments)", [[*rules], [*(self._judged or ())]])
 
     def _console(self, message: ConsoleMessage) -> None:
         told_anyway = message.text.startswith("Failed to load resource")

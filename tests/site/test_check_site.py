@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import gzip
-import json
 from pathlib import Path
 
 import pytest
 
 from snippets.lab.tools import check_site
-from snippets.lab.tools.policy import form_problems, hash_source
+from snippets.lab.tools.policy import hash_source
 from tests.lab.tools.test_page_rules import FENCE
 
 SCRIPT = "document.title += 1"
-POLICY = f"""<meta http-equiv="Content-Security-Policy" content="script-src 'self' {hash_source(SCRIPT)}">"""
+RULES = f"default-src 'none'; script-src 'self' {hash_source(SCRIPT)}"
+POLICY = f'<meta http-equiv="Content-Security-Policy" content="{RULES}">'
 GOOD_PAGE = f"""<!doctype html><html><head>{POLICY}<link rel="stylesheet" href="../assets/book.css">
 <script>{SCRIPT}</script><script type="application/json">{{"a": "<b>"}}</script>
 <link rel="canonical" href="https://example.org/mlp/"></head><body>
@@ -22,7 +22,6 @@ GOOD_PAGE = f"""<!doctype html><html><head>{POLICY}<link rel="stylesheet" href="
 <div class="lab" data-fence="mlp-kernels"><noscript><p title="x">held <b>back</b></p></noscript></div>
 <pre><code>```python exec="on" id="x"</code></pre> <code>exec="on"</code>
 </body></html>"""
-CLAIM = {key: "x" for key in check_site.CLAIM_KEYS}
 
 
 @pytest.fixture
@@ -37,7 +36,6 @@ def built(tmp_path: Path) -> tuple[Path, Path]:
         'a { background: url("a.svg") } b { background: url(data:image/png;base64,xx) }'
     )
     (site / "assets/a.svg").write_text("<svg/>")
-    (site / "claims.json").write_text(json.dumps([CLAIM]))
     (docs / "index.md").write_text("# Home\n")
     (docs / "mlp.md").write_text(FENCE)
     return site, docs
@@ -83,32 +81,9 @@ FAULTS = [
     ("<p>see /tmp/trace.json</p>", "path of a machine: /tmp/trace.json"),
     ('<p title="/home/x"></p>', "path of a machine in title=: /home/x"),
     ('<div data-fence="mlp-kernels"></div>', "fence 'mlp-kernels' ran but is not in mlp.md"),
-    ("<details open ontoggle=alert(1)>x</details>", "a script in ontoggle="),
-    ('<svg><g onload="alert(1)"/></svg>', "a script in onload="),
-    ('<a href="java&#10;script:alert(1)">x</a>', "a script in href=: javascript:alert(1)"),
-    ('<a href="&#1;javascript&colon;alert(1)">x</a>', "a script in href=: javascript:alert(1)"),
-    ('<svg><set attributeName="href" to="javascript:alert(1)"/></svg>', "a script in to="),
-    ('<form action="JavaScript:alert(1)"></form>', "a script in action="),
-    ('<a href="data:text/html,x">x</a>', "data in href=, and it is not a picture"),
-    ('<script src="data:,alert(1)"></script>', "data in src=, and it is not a picture"),
-    ('<iframe srcdoc="x"></iframe>', "a page in srcdoc="),
-    ('<iframe src="https://example.org"></iframe>', "a page of another host in src=: https://example.org"),
-    ('<object data="//example.org/x"></object>', "a page of another host in data=: //example.org/x"),
-    ('<form action="https://example.org"></form>', "a page of another host in action=: https://example.org"),
-    ('<meta http-equiv="refresh" content="0;url=../">', "leads to another page by itself"),
-    ('<base href="../">', "<base> has no place here"),
-    ('<a href="#mlp" href="../">x</a>', "attribute href stands twice"),
-    ("<svg><style>a</style></svg>", "<style> inside a picture"),
-    ("<p><noscript>x</noscript></p>", "<noscript> holds nothing back here"),
-    ('<div><noscript id="a">x</noscript></div>', "<noscript> holds nothing back here"),
-    ("<div><noscript><div><noscript>x</noscript></div></noscript></div>", "<noscript> holds nothing back here"),
-    ("<div><noscript><style>a</style></noscript></div>", "<style> inside <noscript>"),
-    ("<div><!-- </noscript> --></div>", "not read alike by all parsers"),
-    ("<div><noscript><b title='</noscript>'></b></noscript></div>", "not read alike by all parsers"),
     ("<script>alert(1)</script>", "does not name the inline script 'sha256-"),
     ('<script type="module">alert(1)</script>', "does not name the inline script 'sha256-"),
     ("<p>x", "</body> ends <p>"),
-    ("<div/>", "<div/> stays open in a browser"),
     ("x</p>", "</p> ends <body>"),
     ('<p class="lab-sample">Sample</p>', "a sample's numbers, which nobody measured"),
     ('<div data-fence="other"></div>', "fence 'other' ran but is not in mlp.md"),
@@ -135,33 +110,6 @@ def test_a_fault_in_what_a_page_holds_back(built: tuple[Path, Path], planted: st
 
 
 @pytest.mark.parametrize(
-    "planted",
-    [
-        "<p>1 < 2</p>",
-        "<!--><p>x</p>-->",
-        "<!--->x-->",
-        "<!-- --!><p>x</p> -->",
-        "<!-- <!-- -->",
-        "<p/title=x></p>",
-        "<p title==x></p>",
-        '<p title="a"class="b"></p>',
-        '<p title="</p><b>"></p>',
-        "<p title=`x<y`></p>",
-        "<?php x ?>",
-        "<![CDATA[x]]>",
-        "<title><b></title>",
-        "<textarea><b></b></textarea>",
-        "<style>/*<b>*/</style>",
-        '<script type="application/json">"<!--<script>"</script>',
-        "<p title=x",
-        "</p title=x>",
-    ],
-)
-def test_markup_that_parsers_read_differently(planted: str) -> None:
-    assert [line for line, _ in form_problems(f"<p>\n{planted}")] == [2]
-
-
-@pytest.mark.parametrize(
     ("policy", "problem"),
     [
         ("", "0 times a Content-Security-Policy"),
@@ -170,8 +118,10 @@ def test_markup_that_parsers_read_differently(planted: str) -> None:
         (POLICY.replace("'self'", "'unsafe-inline'"), "lets 'unsafe-inline' run"),
         (POLICY.replace("'self'", "data:"), "lets data: run"),
         (POLICY.replace("'self'", "*"), "lets * run"),
-        (POLICY.replace("script-src", "img-src"), "lets * run"),
-        (POLICY.replace("script-src 'self'", "default-src 'none'; script-src"), None),
+        (POLICY.replace("script-src", "img-src"), "does not name the inline script"),
+        (POLICY.replace("default-src 'none'", "default-src 'self'"), "lacks default-src 'none'"),
+        (POLICY.replace("default-src 'none'; ", ""), "lacks default-src 'none'"),
+        (POLICY.replace("script-src 'self'", "script-src"), None),
     ],
 )
 def test_a_page_has_one_policy_that_trusts_no_other_site(
@@ -198,43 +148,6 @@ def test_a_style_sheet_that_loads_from_elsewhere(built: tuple[Path, Path]) -> No
     site, docs = built
     (site / "assets/book.css").write_text("@import url(https://example.org/x.css);")
     assert problems(site, docs) == ["assets/book.css: loads from another host: https://example.org/x.css"]
-
-
-@pytest.mark.parametrize(
-    ("text", "problem"),
-    [
-        ("", "claims.json: Expecting value"),
-        ("{}", "claims.json: not a list of claims"),
-        ("[1]", "claims.json: not a list of claims"),
-        (json.dumps([{**CLAIM, "id": "M3"} | {"extra": 1}]), None),
-        (json.dumps([{"id": "M3"}]), "claims.json: claim 'M3' lacks accepted, chapter, device, "),
-    ],
-)
-def test_claims_for_machines(built: tuple[Path, Path], text: str, problem: str | None) -> None:
-    site, docs = built
-    (site / "claims.json").write_text(text)
-    found = problems(site, docs)
-    assert [line[: len(problem)] for line in found] == [problem] if problem else found == []
-
-
-@pytest.mark.parametrize(
-    ("policy", "problems"),
-    [
-        ("default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'", []),
-        ("default-src 'none'", []),
-        ("default-src 'self'", [": its Content-Security-Policy lacks default-src 'none'"]),
-        (
-            "default-src 'none'; script-src 'unsafe-inline'",
-            [":1: its Content-Security-Policy lets 'unsafe-inline' run"],
-        ),
-    ],
-)
-def test_a_published_report_loads_and_runs_nothing(built: tuple[Path, Path], policy: str, problems: list[str]) -> None:
-    site, docs = built
-    (site / "reports").mkdir()
-    head = f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
-    (site / "reports/eager.html").write_text(f"<html><head>{head}</head></html>")
-    assert check_site.problems(site, docs) == [f"reports/eager.html{problem}" for problem in problems]
 
 
 def test_an_empty_site_does_not_pass(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

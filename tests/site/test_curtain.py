@@ -11,7 +11,7 @@ from snippets.lab.charts.svg import WIDTH
 from snippets.lab.finding.book import figure
 from tests.lab.samples import BOOK
 from tests.site.conftest import Opened
-from tests.site.looking import Tab
+from tests.site.looking import Tab, box_of
 from tests.site.serving import Site
 from tests.site.test_guesses import commit, question
 
@@ -51,21 +51,15 @@ def unfold(page: Page, text: str) -> None:
     question(page, text).locator("> summary").press("Enter")
 
 
-def height(place: Locator) -> float:
-    box = place.bounding_box()
-    assert box is not None
-    return box["height"]
-
-
 @pytest.mark.parametrize("width", [360, 1280])
 def test_a_veil_is_as_tall_as_what_it_hides_up_to_a_third_of_a_screen(on_trial: Opened, width: int) -> None:
     page = on_trial(width=width).page
     expect_veiled(page, *VEILED, "trial-veiled-verdicts")
-    veiled = [height(curtain(page, name)) for name in VEILED]
+    veiled = [box_of(curtain(page, name))["height"] for name in VEILED]
     unfold(page, "How long")
     expect_lifted(page, *VEILED)
     expect_veiled(page, "trial-veiled-verdicts")
-    lifted = [height(fence(page, name)) for name in VEILED]
+    lifted = [box_of(fence(page, name))["height"] for name in VEILED]
     assert veiled == pytest.approx([min(each, TALLEST_PX) for each in lifted], abs=1)
     assert max(lifted) > TALLEST_PX, "no veiled figure is taller than its veil"
 
@@ -104,14 +98,11 @@ def test_a_reader_may_lift_a_veil_from_the_veil_itself(on_trial: Opened) -> None
     expect_veiled(page, *VEILED)
     button = lab.get_by_role("button", name="Just show me")
     button.scroll_into_view_if_needed()
-    before = lab.bounding_box()
+    top = box_of(lab)["y"]
     button.press("Enter")
     expect_lifted(page, *VEILED)
     expect(lab).to_be_focused()
-    after = lab.bounding_box()
-    assert before is not None
-    assert after is not None
-    assert after["y"] == pytest.approx(before["y"], abs=2), "the opened fold above pushed it away"
+    assert box_of(lab)["y"] == pytest.approx(top, abs=2), "the opened fold above pushed it away"
 
 
 def test_a_guess_is_a_line_across_the_bars_to_scale(on_trial: Opened) -> None:
@@ -229,13 +220,9 @@ def test_claims_that_hold_are_one_line_that_opens(on_trial: Opened) -> None:
 
 
 def test_a_search_does_not_tell_what_a_page_asks(trial: Site, site: Site) -> None:
-    for found in (trial, site):
-        index = (found.folder / "search" / "search_index.json").read_text(encoding="utf-8")
-        assert "Measured: " not in index
-    texts = " ".join(
-        each["text"]
-        for each in json.loads((trial.folder / "search" / "search_index.json").read_text(encoding="utf-8"))["docs"]
-    )
+    indices = [(each.folder / "search/search_index.json").read_text(encoding="utf-8") for each in (site, trial)]
+    assert not any("Measured: " in index for index in indices)
+    texts = " ".join(entry["text"] for entry in json.loads(indices[1])["docs"])
     assert "look for a veil" in texts
     for answer in ("One for each operator", "Veiled", "Five kernels", "How many kernels?"):
         assert answer not in texts

@@ -10,6 +10,7 @@ from playwright.sync_api import Page, expect
 from kinetoscope.diagnosis.symptoms import symptoms
 from snippets.lab.finding.claim import SERIES
 from tests.site.conftest import Opened
+from tests.site.looking import box_of
 
 
 def half(page: Page, value: str) -> None:
@@ -31,19 +32,11 @@ def test_the_switch_works_by_pointer_and_keyboard_with_and_without_script(opened
     half(page, "many")
 
 
-def test_paper_shows_both_sides(opened: Opened) -> None:
+def test_paper_shows_both_sides_in_a_panel_as_high_as_its_content(opened: Opened) -> None:
     page = opened("").page
     page.emulate_media(media="print")
     expect(page.locator(".waits-half").filter(visible=True)).to_have_count(2)
-
-
-def test_on_paper_a_panel_is_as_high_as_its_content(opened: Opened) -> None:
-    page = opened("").page
-    page.emulate_media(media="print")
-    figure, panel = page.locator(".waits").first, page.locator(".tabbed-block").first
-    content, whole = figure.bounding_box(), panel.bounding_box()
-    assert content is not None
-    assert whole is not None
+    content, whole = (box_of(page.locator(part).first) for part in (".waits", ".tabbed-block"))
     assert whole["height"] < content["height"] + 60
 
 
@@ -57,9 +50,7 @@ def test_a_whole_card_leads_to_its_section(opened: Opened, width: int) -> None:
 
 
 def test_the_tree_is_one_screen(opened: Opened) -> None:
-    box = opened("").page.locator(".symptoms").bounding_box()
-    assert box is not None
-    assert box["height"] <= 900
+    assert box_of(opened("").page.locator(".symptoms"))["height"] <= 900
 
 
 def test_header_and_footer_lead_to_the_series(opened: Opened) -> None:

@@ -14,11 +14,9 @@ from snippets.lab.tools.set_aside import FILE
 from snippets.your_trace.reports import EXAMPLES, report_address
 from tests.lab.samples import BOOK
 from tests.site.first_views import FirstViews
-from tests.site.looking import COLOR_RULES, Allowed, Scheme, Tab
+from tests.site.looking import COLOR_RULES, Scheme, Tab
 from tests.site.serving import PAGES, Site
 
-ALLOWED: tuple[Allowed, ...] = ()
-"""What the theme violates and a reader can live with; its marks and buttons without a name get one (theme.js)."""
 REPORTS = [report_address(device, each) for device in all_devices(BOOK.root) for each in EXAMPLES.values()]
 LOADED_IN: dict[int, Scheme] = {1280: "light", 360: "dark"}
 """Window width -> the scheme in which a page is loaded there.
@@ -81,12 +79,12 @@ def problems(
     for width, tab in tabs.items():
         first(tab)
         in_full = every_look or LOADED_IN[width] == "light"
-        tab.inspect(ALLOWED, unfold=unfold, rules=() if in_full else COLOR_RULES, also_px=ALSO_PX[width])
+        tab.inspect(unfold=unfold, rules=() if in_full else COLOR_RULES, also_px=ALSO_PX[width])
     for width, tab in tabs.items():
         for problem in tab.inspected():
             places[problem].append(f"{width} px {LOADED_IN[width]}")
         if every_look:
-            tab.inspect_toggled(ALLOWED)
+            tab.inspect_toggled()
     for width, tab in tabs.items():
         tab.settle()
         for problem in tab.inspected() if every_look else tab.problems():
@@ -141,11 +139,3 @@ def test_every_page_of_the_site_was_looked_at(site: Site) -> None:
 @pytest.mark.parametrize("chapter", ["mlp"])
 def test_what_a_page_sets_aside(tabs: Tabs, chapter: str) -> None:
     assert problems(tabs, lambda tab: tab.go(f"{chapter}/{FILE}"), unfold=False) == ""
-
-
-@pytest.mark.parametrize("allowed", ALLOWED, ids=lambda allowed: f"{allowed.rule} {allowed.selector}")
-def test_exceptions_are_needed(tabs: Tabs, allowed: Allowed) -> None:
-    tab = tabs[1280]
-    tab.go(allowed.page)
-    tab.inspect([one for one in ALLOWED if one != allowed])
-    assert any(problem.startswith(f"{allowed.rule}: ") for problem in tab.inspected()), "no longer violated"

@@ -1,4 +1,4 @@
-"""Features of the theme that the book relies on: the palette's toggle, the search, the way from page to page."""
+"""Features of the theme that the book relies on: the palette's toggle, the way from page to page."""
 
 from __future__ import annotations
 
@@ -26,22 +26,6 @@ def test_the_toggle_changes_the_scheme_on_every_page(opened: Opened) -> None:
     assert scheme(tab.page) == "slate"
     tab.page.get_by_title("Switch to light mode").click()
     expect(tab.page.locator("body")).to_have_attribute("data-md-color-scheme", "default")
-
-
-@pytest.mark.parametrize(
-    ("query", "where"),
-    [
-        ("triton_poi_fused__unsafe_view_gelu_mul_0", "mlp/"),
-        ("nvjet", "mlp/"),
-        ("occupancy", "glossary/"),
-    ],
-)
-def test_the_search_finds_a_kernel_and_a_term(opened: Opened, query: str, where: str) -> None:
-    tab = opened("claims/")
-    tab.page.keyboard.press("/")
-    tab.page.keyboard.type(query)
-    found = tab.page.locator(".md-search-result__link")
-    expect(found.and_(tab.page.locator(f"[href*='{where}']")).first).to_be_attached()
 
 
 def test_chapters_are_linked_in_the_order_of_learning(opened: Opened) -> None:

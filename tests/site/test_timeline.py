@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from snippets.lab.recording.device import DEFAULT_DEVICE, short_name
 from tests.lab.samples import BOOK
 from tests.second_device import NAME as OTHER
 from tests.site.conftest import Opened
+from tests.site.looking import box_of
 from tests.site.serving import ROOT, Site
 from tests.tool.events import kernel as kernel_event, launch, op, step, trace_bytes
 
@@ -166,12 +168,6 @@ def test_what_has_the_focus_is_what_enter_selects(figure: Locator) -> None:
     expect(figure.locator(".slice[tabindex='0']")).to_have_count(1)
 
 
-def test_a_click_selects(figure: Locator) -> None:
-    kernel(figure).click()
-    expect(kernel(figure)).to_have_attribute("aria-selected", "true")
-    expect(kernel(figure)).to_be_focused()
-
-
 def width(figure: Locator) -> float:
     return figure.locator("svg.drawing").evaluate("(drawing) => drawing.getBoundingClientRect().width")
 
@@ -223,8 +219,7 @@ def test_a_drag_pans_and_selects_nothing(figure: Locator) -> None:
     left = frame.evaluate("(frame) => frame.scrollLeft")
     kernel(figure).hover()
     figure.page.mouse.down()
-    box = frame.bounding_box()
-    assert box is not None
+    box = box_of(frame)
     figure.page.mouse.move(box["x"] + 5, box["y"] + 40, steps=4)
     figure.page.mouse.up()
     assert frame.evaluate("(frame) => frame.scrollLeft") > left
@@ -260,25 +255,22 @@ def test_without_scripts_the_picture_and_the_tables_are_complete(on_trial: Opene
     assert str(ROOT).encode() not in downloaded
 
 
-def pinch(page: Page, figure: Locator, apart: range) -> None:
-    """Two fingers on the drawing, so many pixels apart from first to last."""
-    box = figure.locator(".frame").bounding_box()
-    assert box is not None
-    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+def touch(page: Page, *moments: list[tuple[float, float]]) -> None:
+    """Fingers that come down at the first of these places, move to the others and leave."""
     session = page.context.new_cdp_session(page)
-    for place, each in enumerate(apart):
-        points = [{"x": x + side * each / 2, "y": y, "id": side} for side in (-1, 1)]
-        session.send(
-            "Input.dispatchTouchEvent", {"type": "touchMove" if place else "touchStart", "touchPoints": points}
-        )
-    session.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+    for index, places in enumerate((*moments, [])):
+        kind = "touchEnd" if not places else "touchMove" if index else "touchStart"
+        points = [{"x": x, "y": y, "id": finger} for finger, (x, y) in enumerate(places)]
+        session.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
 
 
 def test_a_second_pinch_goes_on_where_the_first_one_ended(figure: Locator) -> None:
-    page, whole = figure.page, width(figure)
+    whole = width(figure)
     kernel(figure).scroll_into_view_if_needed()
+    box = box_of(figure.locator(".frame"))
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
     for most in (3.5, 12):
-        pinch(page, figure, range(60, 241, 15))
+        touch(figure.page, *([(x - apart / 2, y), (x + apart / 2, y)] for apart in range(60, 241, 15)))
         assert width(figure) > 0.6 * most * whole
         assert width(figure) < most * whole
 
@@ -305,8 +297,7 @@ def test_steps_align_by_launch_or_by_the_start_of_their_gpu_work(figure: Locator
     figure.get_by_role("radio", name="by GPU start").check()
     eager, compiled = figure.evaluate(starts)
     assert eager == pytest.approx(compiled, abs=0.2)
-    box = figure.locator(".frame").bounding_box()
-    assert box is not None
+    box = box_of(figure.locator(".frame"))
     assert max(figure.evaluate(ends)) <= box["x"] + box["width"] + 1, "all of it is in sight"
     zero = (
         figure.locator(".axis text")
@@ -321,10 +312,7 @@ def test_steps_align_by_launch_or_by_the_start_of_their_gpu_work(figure: Locator
 def drag_ruler(figure: Locator, first: float, last: float) -> None:
     """From one share of the frame's width to another."""
     figure.locator(".frame").scroll_into_view_if_needed()
-    ruler, box = figure.locator(".ruler").bounding_box(), figure.locator(".frame").bounding_box()
-    assert ruler is not None
-    assert box is not None
-    mouse, y = figure.page.mouse, ruler["y"] + 10
+    box, mouse, y = box_of(figure.locator(".frame")), figure.page.mouse, box_of(figure.locator(".ruler"))["y"] + 10
     mouse.move(box["x"] + first * box["width"], y)
     mouse.down()
     mouse.move(box["x"] + last * box["width"], y, steps=4)
@@ -350,14 +338,10 @@ def test_the_ruler_measures_time_and_how_long_the_gpu_worked_in_it(figure: Locat
 
 def test_a_finger_on_the_ruler_measures_and_moves_nothing(figure: Locator) -> None:
     figure.locator(".ruler").scroll_into_view_if_needed()
-    box, page = figure.locator(".frame").bounding_box(), figure.page
-    assert box is not None
-    top, session = page.evaluate("() => scrollY"), page.context.new_cdp_session(page)
-    for index, part in enumerate((0.3, 0.35, 0.5, 0.7)):
-        point = {"x": box["x"] + part * box["width"], "y": box["y"] + 10 + 20 * index}
-        kind = "touchMove" if index else "touchStart"
-        session.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": [point]})
-    session.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+    box, page = box_of(figure.locator(".frame")), figure.page
+    top = page.evaluate("() => scrollY")
+    path = enumerate((0.3, 0.35, 0.5, 0.7))
+    touch(page, *([(box["x"] + part * box["width"], box["y"] + 10 + 20 * index)] for index, part in path))
     assert float((figure.locator(".range").get_attribute("width") or "0").rstrip("%")) == pytest.approx(40, abs=0.5)
     assert page.evaluate("() => scrollY") == top
 
@@ -407,8 +391,7 @@ def test_a_strip_of_the_whole_step_is_there_while_a_part_is_seen(figure: Locator
     expect(strip).to_be_visible()
     assert strip.locator(".gemm").count() == figure.locator(".frame .gemm").count()
     strip.scroll_into_view_if_needed()
-    box = strip.bounding_box()
-    assert box is not None
+    box = box_of(strip)
     figure.page.mouse.click(box["x"] + 0.9 * box["width"], box["y"] + 10)
     seen = frame.evaluate("(frame) => (frame.scrollLeft + frame.clientWidth) / frame.scrollWidth")
     assert seen == pytest.approx(1, abs=0.01)
@@ -419,6 +402,8 @@ def test_a_strip_of_the_whole_step_is_there_while_a_part_is_seen(figure: Locator
 def test_a_kernels_name_is_one_step_from_its_decoder(on_trial: Opened, opened: Opened) -> None:
     figure = timeline(on_trial().page)
     kernel(figure).click()
+    expect(kernel(figure)).to_have_attribute("aria-selected", "true")
+    expect(kernel(figure)).to_be_focused()
     href = figure.get_by_role("link", name="Decode this name").get_attribute("href") or ""
     name = row_of(figure, kernel(figure)).locator("td").nth(1).inner_text()
     assert href == f"../kernel_names/#decode={name}"
@@ -450,8 +435,7 @@ def test_no_time_of_the_axis_is_cut(on_trial: Opened) -> None:
     figure = timeline(on_trial(width=360).page)
     ends = "(figure) => [...figure.querySelectorAll('.axis text')].map((text) => text.getBoundingClientRect().right)"
     for _ in range(4):
-        box = figure.locator(".frame").bounding_box()
-        assert box is not None
+        box = box_of(figure.locator(".frame"))
         assert max(figure.evaluate(ends)) <= box["x"] + box["width"] + 1
         figure.get_by_role("button", name="Zoom in").press("Enter")
         for _ in range(2):
@@ -471,16 +455,17 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ]
     trace = read_trace(trace_bytes(*events))
     drawing = draw_steps({"large": TracedStep(trace, trace.steps[0])}, "A large step", ident="large")
-    style, script = (
-        (ROOT / "docs/assets" / name).read_text(encoding="utf-8") for name in ("css/timeline.css", "js/timeline.js")
-    )
-    page = f"<!doctype html><meta charset=utf-8><style>{style}</style>{drawing}<script>{script}</script>"
+    names = ("css/drawing.css", "css/timeline.css", "js/timeline.js")
+    *styles, script = ((ROOT / "docs/assets" / name).read_text(encoding="utf-8") for name in names)
+    page = f"<!doctype html><meta charset=utf-8><style>{''.join(styles)}</style>{drawing}<script>{script}</script>"
     path = tmp_path_factory.mktemp("large") / "large.html"
     path.write_text(page, encoding="utf-8")
     return path
 
 
-def test_a_step_of_5000_kernels_opens_in_two_seconds(browser: Browser, large: Path, weights: list[str]) -> None:
+def test_a_step_of_5000_kernels_opens_in_two_seconds(
+    browser: Browser, large: Path, weigh: Callable[[str], None]
+) -> None:
     """Of the page's own thread: whatever else this machine does meanwhile."""
     page = browser.new_page(viewport={"width": 1280, "height": 900})
     session = page.context.new_cdp_session(page)
@@ -495,7 +480,7 @@ def test_a_step_of_5000_kernels_opens_in_two_seconds(browser: Browser, large: Pa
     page.goto(large.as_uri(), wait_until="load")
     opened_ms = worked_ms()
     elements = page.evaluate("() => document.querySelectorAll('*').length")
-    weights.append(f"a step of 5,000 kernels: {opened_ms:.0f} ms of CPU until drawn, {elements:,} elements")
+    weigh(f"a step of 5,000 kernels: {opened_ms:.0f} ms of CPU until drawn, {elements:,} elements")
     assert opened_ms < 2_000
     assert elements < 3_000
     expect(page.locator(".lab-note")).to_contain_text("slices too short to see are drawn as")

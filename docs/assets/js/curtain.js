@@ -4,11 +4,6 @@
   const EVERY = "show every answer";
   const root = document.documentElement;
 
-  const make = (tag, properties, ...children) => {
-    const element = Object.assign(document.createElement(tag), properties);
-    element.append(...children);
-    return element;
-  };
   const button = (text, onclick) => make("button", { type: "button", onclick }, text);
 
   // A folded question -> its answers, the fences that they veil, and the curtains over these.
@@ -147,18 +142,10 @@
   const bar = document.querySelector(".guess-bar");
   if (bar) {
     const box = make("input", { type: "checkbox" });
-    try {
-      box.checked = localStorage.getItem(EVERY) === "yes";
-    } catch {
-      box.checked = false;
-    }
+    box.checked = stored(EVERY) === "yes";
     box.addEventListener("change", () => {
       inPlace(box, () => every(box.checked));
-      try {
-        localStorage.setItem(EVERY, box.checked ? "yes" : "no");
-      } catch {
-        // it lasts as long as the page
-      }
+      stored(EVERY, box.checked ? "yes" : "no");
     });
     bar.append(make("label", {}, box, " Show every answer"));
     if (box.checked) every(true);

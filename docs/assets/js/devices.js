@@ -27,18 +27,6 @@
     }
     for (const value of values) value.hidden = value.dataset.device !== device;
   };
-  const keep = (device) => {
-    try {
-      localStorage.setItem(KEPT, device);
-    } catch {} // without storage the choice lasts as long as the page
-  };
-  const kept = () => {
-    try {
-      return localStorage.getItem(KEPT);
-    } catch {
-      return null;
-    }
-  };
   const follow = () => {
     const id = decodeURIComponent(location.hash.slice(1));
     if (!id || document.getElementById(id)) return;
@@ -54,10 +42,10 @@
     input.addEventListener("change", () => {
       if (!input.checked) return;
       choose(input.dataset.device);
-      keep(input.dataset.device);
+      stored(KEPT, input.dataset.device);
     });
   }
-  choose(kept() ?? [...inputs].find(({ checked }) => checked)?.dataset.device);
+  choose(stored(KEPT) ?? [...inputs].find(({ checked }) => checked)?.dataset.device);
   addEventListener("hashchange", follow);
   follow();
 })();

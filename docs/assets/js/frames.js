@@ -38,11 +38,8 @@
     }
     for (const frame of document.querySelectorAll(".lab-table.wide")) {
       if (frame.more) continue;
-      frame.more = document.createElement("button");
-      frame.more.type = "button";
-      frame.more.className = "more-columns";
-      frame.more.hidden = true;
-      frame.more.addEventListener("click", () => frame.scrollBy({ left: frame.clientWidth / 2, behavior: "smooth" }));
+      const onclick = () => frame.scrollBy({ left: frame.clientWidth / 2, behavior: "smooth" });
+      frame.more = make("button", { type: "button", className: "more-columns", hidden: true, onclick });
       frame.before(frame.more);
       frame.addEventListener("scroll", () => update(frame), { passive: true });
       sizes.observe(frame);

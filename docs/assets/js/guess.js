@@ -3,22 +3,14 @@
 (() => {
   const page = location.pathname.replace(/index\.html$/, "");
 
-  // Reads what was said, or keeps it, or with null forgets it; where storage is off, there is nothing to read.
-  const kept = (fence, said) => stored(`guess ${page}#${fence}`, said);
-  const stored = (key, said) => {
+  // Reads what was said, or keeps it, or with null forgets it.
+  const kept = (key, said) => {
+    if (said !== undefined) return stored(key, said && JSON.stringify(said));
     try {
-      if (said === undefined) return JSON.parse(localStorage.getItem(key));
-      if (said) localStorage.setItem(key, JSON.stringify(said));
-      else localStorage.removeItem(key);
+      return JSON.parse(stored(key));
     } catch {
-      return null;
+      return null; // not written here
     }
-  };
-
-  const make = (tag, properties, ...children) => {
-    const element = Object.assign(document.createElement(tag), properties);
-    element.append(...children);
-    return element;
   };
 
   // What a form asks: its elements, and a function that reads the guess from them as a value and as text.
@@ -89,9 +81,9 @@
       text.textContent = said ? `You guessed ${some}, ${close} close.` : `${asked.length} to guess on this page.`;
       if (forget) forget.hidden = !said;
     }
-    stored(`score ${page}`, said ? some : null);
+    kept(`score ${page}`, said ? some : null);
     for (const link of document.querySelectorAll(".md-nav--primary a.md-nav__link[href]")) {
-      const score = stored(`score ${new URL(link.href).pathname.replace(/index\.html$/, "")}`);
+      const score = kept(`score ${new URL(link.href).pathname.replace(/index\.html$/, "")}`);
       link.querySelector(".guess-count")?.remove();
       if (typeof score === "string") link.append(make("span", { className: "guess-count", title: "guessed" }, score));
     }
@@ -122,7 +114,7 @@
 
     const commit = ({ fence, of, read, kind }) => {
       const [value, text] = read();
-      kept(fence, { kind, value, text });
+      kept(`guess ${page}#${fence}`, { kind, value, text });
       of.forEach((answer) => show(answer, { value, text }));
     };
     form.addEventListener("submit", (event) => {
@@ -134,7 +126,7 @@
       (lines.find((line) => line.getClientRects().length) ?? summary).focus(); // of the device whose tab is chosen
     });
     const forget = () => {
-      boxes.forEach(({ fence }) => kept(fence, null));
+      boxes.forEach(({ fence }) => kept(`guess ${page}#${fence}`, null));
       answers.forEach((answer) => show(answer));
       form.reset();
       details.open = false;
@@ -160,7 +152,7 @@
     details.after(form); // shown by the style sheet as long as the answer is folded
 
     for (const { fence, of, kind } of boxes) {
-      const said = kept(fence);
+      const said = kept(`guess ${page}#${fence}`);
       if (said?.kind !== kind || said.value == null) continue;
       of.forEach((answer) => show(answer, said));
       details.open = true;

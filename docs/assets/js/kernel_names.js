@@ -143,48 +143,37 @@
     };
   }
 
-  function element(tag, text, name) {
-    const made = document.createElement(tag);
-    if (text) made.textContent = text;
-    if (name) made.className = name;
-    return made;
-  }
-
   const MARKS = { documented: "●", inferred: "◐", unknown: "○" };
 
   /** The fields of a decoded name, and a row for each token. */
   function explained({ fused, tokens, ...data }) {
-    const facts = element("dl");
+    const facts = make("dl");
     for (const [field, value] of [...FIELDS.map((name) => [name, data[name]]), ["fused", fused.join(", ")]]) {
-      facts.append(element("dt", field), element("dd", value || "–"));
+      facts.append(make("dt", {}, field), make("dd", {}, value || "–"));
     }
     if (!tokens.length) return [facts];
-    const frame = element("div", "", "lab-table");
-    const table = element("table");
+    const table = make("table");
     const head = table.createTHead().insertRow();
     const body = table.createTBody();
     for (const title of ["token", "what it says", "known how"]) {
-      head.append(Object.assign(element("th", title), { scope: "col" }));
+      head.append(make("th", { scope: "col" }, title));
     }
     for (const { token, meaning, basis } of tokens) {
       const row = body.insertRow();
-      row.insertCell().append(element("code", token));
-      row.append(element("td", meaning));
-      row.insertCell().append(element("span", `${MARKS[basis]} ${basis}`, `basis ${basis}`));
+      row.insertCell().append(make("code", {}, token));
+      row.append(make("td", {}, meaning));
+      row.insertCell().append(make("span", { className: `basis ${basis}` }, `${MARKS[basis]} ${basis}`));
     }
-    frame.tabIndex = 0;
-    frame.setAttribute("role", "region");
-    frame.setAttribute("aria-label", "Tokens of the name");
-    frame.append(table);
-    return [facts, frame];
+    const region = { className: "lab-table", tabIndex: 0, role: "region", ariaLabel: "Tokens of the name" };
+    return [facts, make("div", region, table)];
   }
 
   const config = document.getElementById("__config");
   const root = config ? JSON.parse(config.textContent).base : ".";
   document.addEventListener("beforetoggle", ({ target: sheet }) => {
     if (!sheet.matches(".kernel-raw") || sheet.querySelector("a")) return;
-    const link = sheet.appendChild(element("a", "Decode this name"));
-    link.href = `${root}/kernel_names/#decode=${encodeURIComponent(sheet.querySelector("code").textContent)}`;
+    const href = `${root}/kernel_names/#decode=${encodeURIComponent(sheet.querySelector("code").textContent)}`;
+    sheet.append(make("a", { href }, "Decode this name"));
   }, true);
 
   const source = document.getElementById("kernel-grammar");

@@ -9,10 +9,9 @@
     of: item.dataset,
     verdicts: [...item.querySelectorAll("[data-verdict]")],
   }));
-  const bar = Object.assign(document.createElement("form"), { className: "ledger-filters" });
-  const count = document.createElement("p");
-  count.setAttribute("role", "status");
-  const everything = Object.assign(document.createElement("button"), { type: "button", textContent: "Show all" });
+  const count = make("p", { role: "status" });
+  const everything = make("button", { type: "button" }, "Show all");
+  const bar = make("form", { className: "ledger-filters" });
 
   const valuesOf = {
     chapter: entries.map(({ of }) => of.chapter),
@@ -24,27 +23,10 @@
   for (const [name, all] of Object.entries(valuesOf)) {
     const values = [...new Set(all)];
     if (values.length < 2) continue;
-    const select = document.createElement("select");
-    select.append(new Option("all", ""), ...values.map((value) => new Option(value)));
-    select.addEventListener("change", () => filter(true));
-    const label = document.createElement("label");
-    label.append(`${name} `, select);
-    bar.append(label);
-    selects[name] = select;
+    const options = [new Option("all", ""), ...values.map((value) => new Option(value))];
+    selects[name] = make("select", { onchange: () => filter(true) }, ...options);
+    bar.append(make("label", {}, `${name} `, selects[name]));
   }
-
-  const keep = (hash) => {
-    try {
-      localStorage.setItem(KEPT, hash);
-    } catch {} // without storage the choice lasts as long as the page
-  };
-  const kept = () => {
-    try {
-      return localStorage.getItem(KEPT) ?? "";
-    } catch {
-      return "";
-    }
-  };
 
   const filter = (write) => {
     const chosen = Object.entries(selects).filter(([, select]) => select.value);
@@ -61,7 +43,7 @@
     if (!write) return;
     const hash = new URLSearchParams(chosen.map(([name, select]) => [name, select.value])).toString();
     history.replaceState(null, "", hash ? `#${hash}` : location.pathname + location.search);
-    keep(hash);
+    stored(KEPT, hash);
   };
   const choose = (hash) => {
     const wanted = new URLSearchParams(hash);
@@ -74,7 +56,7 @@
   // `#verdict=differs&chapter=mlp` filters; any other fragment names a verdict, which has to be in sight.
   const follow = () => {
     const hash = location.hash.slice(1), named = document.getElementById(hash);
-    choose(hash || kept());
+    choose(hash || stored(KEPT) || "");
     filter(false);
     const filtered = hash && Object.values(selects).some((select) => select.value);
     (filtered ? ledger : named)?.scrollIntoView();

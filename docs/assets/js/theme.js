@@ -14,8 +14,6 @@
   if (!search || !config) return;
   search.setAttribute("aria-label", "Search");
   const root = new URL(`${JSON.parse(config.textContent).base}/`, location);
-  const link = { href: new URL("#what-do-you-see", root).href, textContent: "Start from what you see" };
-  const way = Object.assign(document.createElement("p"), { className: "search-way-on", textContent: "Not found? " });
-  way.append(Object.assign(document.createElement("a"), link));
-  search.querySelector(".md-search-result").after(way);
+  const link = make("a", { href: new URL("#what-do-you-see", root).href }, "Start from what you see");
+  search.querySelector(".md-search-result").after(make("p", { className: "search-way-on" }, "Not found? ", link));
 })();

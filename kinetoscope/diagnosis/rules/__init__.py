@@ -30,61 +30,11 @@ unfused_elementwise.py    elementwise kernels in a row
 
 from __future__ import annotations
 
-from kinetoscope.diagnosis.rule import Rule
-from kinetoscope.diagnosis.rules import (
-    allocator_in_step,
-    device_to_host_copies,
-    exposed_communication,
-    first_step,
-    float64_kernels,
-    garbage_collection,
-    gpu_slowed,
-    graph_breaks,
-    launch_bound,
-    layout_conversions,
-    loader_stall,
-    needless_copies,
-    no_tensor_cores,
-    optimizer_loop,
-    pageable_copies,
-    profiler_overhead,
-    recompiles,
-    slow_cpu_code,
-    slow_products,
-    small_copies,
-    stragglers,
-    sync_in_step,
-    tiny_kernels,
-    type_round_trips,
-    unfused_attention,
-    unfused_elementwise,
-)
+from importlib import import_module
+from pkgutil import iter_modules
 
-RULES: tuple[Rule, ...] = (
-    allocator_in_step.RULE,
-    device_to_host_copies.RULE,
-    exposed_communication.RULE,
-    first_step.RULE,
-    float64_kernels.RULE,
-    garbage_collection.RULE,
-    gpu_slowed.RULE,
-    graph_breaks.RULE,
-    launch_bound.RULE,
-    layout_conversions.RULE,
-    loader_stall.RULE,
-    needless_copies.RULE,
-    no_tensor_cores.RULE,
-    optimizer_loop.RULE,
-    pageable_copies.RULE,
-    profiler_overhead.RULE,
-    recompiles.RULE,
-    slow_cpu_code.RULE,
-    slow_products.RULE,
-    small_copies.RULE,
-    stragglers.RULE,
-    sync_in_step.RULE,
-    tiny_kernels.RULE,
-    type_round_trips.RULE,
-    unfused_attention.RULE,
-    unfused_elementwise.RULE,
+from kinetoscope.diagnosis.rule import Rule
+
+RULES: tuple[Rule, ...] = tuple(
+    import_module(f"{__name__}.{name}").RULE for name in sorted(found.name for found in iter_modules(__path__))
 )

@@ -13,10 +13,8 @@ from kinetoscope.diagnosis.sources import MSPROF
 from kinetoscope.trace.events import Span
 
 
-def check(facts: Facts) -> Sequence[Finding] | CannotTell:
+def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     """Calls that allocate or free memory of the GPU or page-locked memory."""
-    if unable := no_calls(RULE, facts) or no_warm_step(RULE, facts):
-        return unable
     calls = facts.in_steps(facts.cpu.spans["memory allocation"])
     if not calls or _has_settled(facts, calls):
         return []
@@ -48,5 +46,6 @@ RULE = Rule(
     advice="In the first steps this is warm-up: record later ones. Else sizes change from step to step, or memory is "
     "short: pad to a few sizes, set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, do not call "
     "torch.cuda.empty_cache() in the loop.",
-    check=check,
+    find=find,
+    needs=(no_calls, no_warm_step),
 )

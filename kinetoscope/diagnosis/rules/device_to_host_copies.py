@@ -15,10 +15,8 @@ from kinetoscope.trace.events import Span
 MIN_SHARE = 0.05
 
 
-def check(facts: Facts) -> Sequence[Finding] | CannotTell:
+def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     """Copies to the host in all steps, by their time on the GPU."""
-    if unable := no_gpu_work(RULE, facts):
-        return unable
     copies = [a for step in facts.steps for a in step.activities if is_download(a)]
     if not copies:
         return []
@@ -45,5 +43,6 @@ RULE = Rule(
     source=f"{NSYS_AI} (copies to the GPU above 5 % of an iteration; here those to the host)",
     advice="Reduce on the GPU and copy the result; copy seldom; copy to pinned memory with non_blocking=True on a "
     "stream of its own.",
-    check=check,
+    find=find,
+    needs=(no_gpu_work,),
 )

@@ -18,10 +18,8 @@ from kinetoscope.trace.queries import collectives, exposed_collectives_us
 MIN_SHARE = 0.10
 
 
-def check(facts: Facts) -> Sequence[Finding] | CannotTell:
+def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     """Time in which a GPU runs only collectives, a mean over GPUs and steps."""
-    if unable := no_gpu_work(RULE, facts):
-        return unable
     found = [kernel for step in facts.steps for kernel in collectives(step)]
     if not found:
         return []
@@ -50,11 +48,12 @@ def _name(kernel: GpuActivity) -> str:
 RULE = Rule(
     name="exposed-communication",
     title="Collectives that no other work hides",
-    looks_for="Kernels of NCCL, RCCL or an engine's all-reduce while no other kernel of the step runs on their GPU. "
-    "A collective also waits for the slowest rank: part of its time may be waiting.",
+    looks_for="Kernels of NCCL, RCCL or an engine's all-reduce while no other kernel of the step runs on their GPU. A "
+    "collective also waits for the slowest rank: part of its time may be waiting.",
     threshold=f"from {MIN_SHARE:.0%} of the median step on, a mean over the GPUs",
     source=f"{TENSORBOARD} (communication above 10 % of a step)",
     advice="Overlap: DDP with larger or smaller buckets (bucket_cap_mb), FSDP prefetching, async_op=True and wait() "
     "later. Send less: bf16 gradients, accumulate over several steps.",
-    check=check,
+    find=find,
+    needs=(no_gpu_work,),
 )

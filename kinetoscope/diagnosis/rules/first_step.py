@@ -26,7 +26,7 @@ OTHER_WORK = (
 )
 
 
-def check(facts: Facts) -> Sequence[Finding] | CannotTell:
+def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     """Compare the first step with the median of the others; without others, look for the start of CUDA."""
     if facts.start_up:
         return [_start_up(facts)]
@@ -68,8 +68,8 @@ def _start_up(facts: Facts) -> Finding:
 RULE = Rule(
     name="first-step",
     title="The first step takes much longer",
-    looks_for="A first step much longer than the others: it loads kernels, compiles, tunes and fills the allocator, or "
-    "has work that the others lack. The other findings leave it out. Where a trace has no later step: calls that "
+    looks_for="A first step much longer than the others: it loads kernels, compiles, tunes and fills the allocator, "
+    "or has work that the others lack. The other findings leave it out. Where a trace has no later step: calls that "
     "create contexts and streams or load modules.",
     threshold=f"over {WARM_UP_RATIO:.0f} times the median of the others and {MIN_WARM_UP_US / 1000:.0f} ms longer, of "
     f"at least {MIN_STEPS} steps; of two, over {WARM_UP_RATIO_OF_TWO:.0f} times the other; else, if CUDA calls take "
@@ -77,6 +77,6 @@ RULE = Rule(
     source=f"{GPUPROF} (warm-up: above 3 times the median); the start of CUDA is this book's",
     advice="Record later: torch.profiler.schedule(wait=5, warmup=2, active=3). To start faster, cache compiled code "
     "(TORCHINDUCTOR_CACHE_DIR) and tuning results.",
-    check=check,
+    find=find,
     is_once=True,
 )

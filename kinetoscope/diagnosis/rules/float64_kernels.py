@@ -19,10 +19,8 @@ from kinetoscope.trace.work import step_work
 MAX_SHARE = 0.9
 
 
-def check(facts: Facts) -> Sequence[Finding] | CannotTell:
+def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     """Check the types of inputs and the names of kernels."""
-    if unable := no_gpu_work(RULE, facts):
-        return unable
     kernels = [a for step in facts.steps for a in step.activities if a.kind == "kernel"]
     if _time_us(filter(is_float64, kernels)) > MAX_SHARE * _time_us(kernels):
         return []
@@ -61,14 +59,12 @@ def _describe(waste: Sequence[Waste], time_us: float) -> str:
 RULE = Rule(
     name="float64-kernels",
     title="Float64 by accident",
-    looks_for=(
-        "Kernels with a float64 tensor among their inputs, or float64 in their names, in a step that mostly computes "
-        "in other types: often a NumPy array or a Python list that became a tensor."
-    ),
-    threshold=(
-        f"They take at least 1 % of a step and at most {MAX_SHARE:.0%} of its kernel time: above, it is on purpose."
-    ),
+    looks_for="Kernels with a float64 tensor among their inputs, or float64 in their names, in a step that mostly "
+    "computes in other types: often a NumPy array or a Python list that became a tensor.",
+    threshold=f"They take at least 1 % of a step and at most {MAX_SHARE:.0%} of its kernel time: above, it is on "
+    "purpose.",
     source=OWN,
     advice="Give the type where the tensor is made: `torch.as_tensor(array, dtype=torch.float32)`.",
-    check=check,
+    find=find,
+    needs=(no_gpu_work,),
 )

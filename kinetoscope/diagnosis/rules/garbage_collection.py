@@ -12,7 +12,7 @@ from kinetoscope.diagnosis.sources import COLLECTOR, MSPROF, NSYS_AI
 EVENT = "Python GC"
 
 
-def check(facts: Facts) -> Sequence[Finding] | CannotTell:
+def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     """Runs of the collector that the profiler recorded, or calls of `gc.collect`."""
     runs = facts.in_steps(facts.cpu.spans["garbage collection"])
     if not runs:
@@ -41,5 +41,5 @@ RULE = Rule(
     source=f"{MSPROF} (gc.yaml: 1 ms); {NSYS_AI} (GC pauses); the share is this book's",
     advice="gc.collect(); gc.freeze() after building the model, then gc.disable() and gc.collect() every few hundred "
     "steps, on all ranks at the same step.",
-    check=check,
+    find=find,
 )

@@ -18,10 +18,8 @@ MIN_KERNEL_US = 5.0
 MIN_SHARE = 0.05
 
 
-def check(facts: Facts) -> Sequence[Finding] | CannotTell:
+def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     """Compare each kernel with the same kernel of the other steps, if all steps run the same kernels."""
-    if unable := no_gpu_work(RULE, facts):
-        return unable
     kernels = [[a for a in step.kernels if not is_collective(a)] for step in facts.steps]
     if len(kernels) < MIN_STEPS or not kernels[0] or any(_shape(each) != _shape(kernels[0]) for each in kernels):
         reason = f"the trace lacks {MIN_STEPS} steps that run the same kernels with the same grids"
@@ -55,12 +53,13 @@ RULE = Rule(
     name="gpu-slowed",
     title="The GPU is throttled or shared",
     looks_for="Steps that run the same kernels with the same grids in the same order, and in some of which most "
-    f"kernels of at least {MIN_KERNEL_US:.0f} µs take much longer. Data cannot explain that; clocks, or "
-    "another program, can.",
-    threshold=f"half of a step's kernels take {MIN_RATIO} times their median over the steps, together "
-    f"{MIN_SHARE:.0%} of the median step",
+    f"kernels of at least {MIN_KERNEL_US:.0f} µs take much longer. Data cannot explain that; clocks, or another "
+    "program, can.",
+    threshold=f"half of a step's kernels take {MIN_RATIO} times their median over the steps, together {MIN_SHARE:.0%} "
+    "of the median step",
     source=f"after {GPUPROF} (p99 of the steps above twice p50); to compare kernels is this book's",
     advice="nvidia-smi -q -d PERFORMANCE names what lowers the clocks, nvidia-smi pmon the programs on the GPU. Give "
     "the job a GPU of its own; lock the clocks to compare.",
-    check=check,
+    find=find,
+    needs=(no_gpu_work,),
 )

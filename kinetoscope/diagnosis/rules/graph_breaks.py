@@ -19,11 +19,9 @@ _BACKWARD = "CompiledFunctionBackward"
 _GENERATED = "## Call CompiledFxGraph"
 
 
-def check(facts: Facts) -> Sequence[Finding] | CannotTell:
+def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     """Python functions that Dynamo made to continue after a break, and the GPU's gaps from the first graph to the
     last."""
-    if unable := no_operators(RULE, facts):
-        return unable
     regions = [op for op in facts.in_steps(facts.cpu.ops) if _REGION.fullmatch(op.name)]
     resumed = [function for function in facts.in_steps(facts.cpu.functions) if _RESUMED.fullmatch(function.name)]
     if not resumed:
@@ -92,5 +90,6 @@ RULE = Rule(
     source=f"{OWN}; https://docs.pytorch.org/docs/stable/torch.compiler_troubleshooting.html explains graph breaks",
     advice="torch.compile(fullgraph=True) raises at the break, TORCH_LOGS=graph_breaks prints its reason: move "
     "printing, .item() and foreign libraries out of the compiled function.",
-    check=check,
+    find=find,
+    needs=(no_operators,),
 )

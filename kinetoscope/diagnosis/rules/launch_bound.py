@@ -17,10 +17,8 @@ MIN_WAITING = 1 - (1 - MIN_SHARE) / SLOWDOWN
 """If the GPU waits less than this, then launching faster by `SLOWDOWN` leaves it waiting less than `MIN_SHARE`."""
 
 
-def check(facts: Facts) -> Sequence[Finding] | CannotTell:
+def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     """Gaps of the GPU while the CPU is in operators, in launches or in Python between them."""
-    if unable := no_gpu_work(RULE, facts) or no_operators(RULE, facts):
-        return unable
     waits = [gap for gap in facts.inner_gaps if gap.cause in ("launching", "Python")]
     short = [gap for gap in waits if gap.duration_us < LONG_US]
     launching = [gap for gap in short if gap.cause == "launching"]
@@ -46,15 +44,16 @@ def check(facts: Facts) -> Sequence[Finding] | CannotTell:
 RULE = Rule(
     name="launch-bound",
     title="The GPU waits for launches",
-    looks_for="Gaps in which no GPU works while the CPU runs operators, launches or Python between them: the CPU needs "
-    "longer to launch a kernel than the GPU to run the one before. Gaps with another cause, long ones, which "
+    looks_for="Gaps in which no GPU works while the CPU runs operators, launches or Python between them: the CPU "
+    "needs longer to launch a kernel than the GPU to run the one before. Gaps with another cause, long ones, which "
     "slow-cpu-code reports, and the time before the first GPU work and after the last do not count.",
-    threshold=f"from {MIN_SHARE:.0%} of the median step on, if all waits for the CPU are {MIN_WAITING:.1%} of it: "
-    f"the profiler is taken to lengthen launching {SLOWDOWN:.0f} times; not if a step's own GPU work is as long",
+    threshold=f"from {MIN_SHARE:.0%} of the median step on, if all waits for the CPU are {MIN_WAITING:.1%} of it: the "
+    f"profiler is taken to lengthen launching {SLOWDOWN:.0f} times; not if a step's own GPU work is as long",
     source=f"{TRACELENS} (cpu_idle_analysis.py: GPU idle above 15 %); the profiler's part is measured in this book's "
     "recordings",
     advice="Measure the step without the profiler first: it lengthens launching 1.5 to 7 times, and this ceiling with "
     "it. Then launch less often: larger batches, torch.compile (mode='reduce-overhead' replays CUDA graphs), fused "
     "operators.",
-    check=check,
+    find=find,
+    needs=(no_gpu_work, no_operators),
 )

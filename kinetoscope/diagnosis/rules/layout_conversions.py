@@ -16,9 +16,9 @@ from kinetoscope.trace.events import GpuActivity, Step
 _CONVERSION = re.compile(r"nchw_?(?:to|2)_?nhwc|nhwc_?(?:to|2)_?nchw|batched_transpose_|tensorTransformGeneric", re.I)
 
 
-def check(facts: Facts) -> Sequence[Finding] | CannotTell:
+def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     """Check the names of kernels."""
-    return no_gpu_work(RULE, facts) or findings(RULE, facts, _look, _describe)
+    return findings(RULE, facts, _look, _describe)
 
 
 def _is_conversion(activity: GpuActivity) -> bool:
@@ -41,19 +41,13 @@ def _describe(waste: Sequence[Waste], time_us: float) -> str:
 RULE = Rule(
     name="layout-conversions",
     title="Convolutions convert the layout of their tensors",
-    looks_for=(
-        "Kernels of cuDNN or MIOpen that copy a tensor from channels-first to channels-last or back "
-        "(nchwToNhwc, nhwcToNchw, batched_transpose), because the fast convolutions want the other format."
-    ),
+    looks_for="Kernels of cuDNN or MIOpen that copy a tensor from channels-first to channels-last or back "
+    "(nchwToNhwc, nhwcToNchw, batched_transpose), because the fast convolutions want the other format.",
     threshold="They take at least 1 % of a step.",
-    source=(
-        "PyTorch, channels last memory format: "
-        "https://docs.pytorch.org/tutorials/intermediate/memory_format_tutorial.html; "
-        "the threshold is this book's"
-    ),
-    advice=(
-        "Convert model and input once: `model.to(memory_format=torch.channels_last)`, "
-        "`x.to(memory_format=torch.channels_last)`."
-    ),
-    check=check,
+    source="PyTorch, channels last memory format: "
+    "https://docs.pytorch.org/tutorials/intermediate/memory_format_tutorial.html; the threshold is this book's",
+    advice="Convert model and input once: `model.to(memory_format=torch.channels_last)`, "
+    "`x.to(memory_format=torch.channels_last)`.",
+    find=find,
+    needs=(no_gpu_work,),
 )

@@ -18,7 +18,7 @@ MIN_SHARE = 0.05
 _WORKING: tuple[Cause, ...] = ("garbage collection", "compiling", "data loading", "memory allocation", "Python")
 
 
-def check(facts: Facts) -> Sequence[Finding] | CannotTell:
+def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     """Time in the iterator of `DataLoader` that GPU work does not hide."""
     loading = facts.cpu.spans["data loading"]
     fetches = facts.in_steps(loading)
@@ -80,11 +80,11 @@ RULE = Rule(
     looks_for="enumerate(DataLoader)#...__next__, PyTorch's annotation around fetching a batch, or the function "
     "__next__ of its DataLoader, while the GPU has no work: in a step, or between steps that an annotation marks. "
     "Loading without a DataLoader is not seen.",
-    threshold=f"from a ceiling of {MIN_SHARE:.0%} of the median step on; not where the CPU never waits for the GPU and "
-    f"needs less time for a step than it, the profiler being taken to lengthen launching {SLOWDOWN:.0f} times",
+    threshold=f"from a ceiling of {MIN_SHARE:.0%} of the median step on; not where the CPU never waits for the GPU "
+    f"and needs less time for a step than it, the profiler being taken to lengthen launching {SLOWDOWN:.0f} times",
     source=f"{TENSORBOARD} (DataLoader above 5 % of a step)",
     advice="Use more num_workers with persistent_workers=True, a larger prefetch_factor, pin_memory=True; decode and "
     "augment ahead of time or on the GPU. Time the step without the profiler, too: there the GPU's work may hide the "
     "loader.",
-    check=check,
+    find=find,
 )

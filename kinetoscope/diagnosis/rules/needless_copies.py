@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from kinetoscope.diagnosis.amounts import count_text, duration_text
 from kinetoscope.diagnosis.facts import Facts
@@ -19,10 +20,8 @@ _COPIERS = "aten::clone", "aten::contiguous"
 _OTHER_RULES = ("aten::_scaled_dot_product_attention_math",)
 
 
-def check(facts: Facts) -> Sequence[Finding] | CannotTell:
+def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     """Check the operators around each copy."""
-    if unable := no_gpu_work(RULE, facts) or unseen(RULE, facts, _is_copy, needs_shapes=False):
-        return unable
     return findings(RULE, facts, _look, _describe)
 
 
@@ -50,18 +49,14 @@ def _describe(waste: Sequence[Waste], time_us: float) -> str:
 RULE = Rule(
     name="needless-copies",
     title="Tensors are copied without need",
-    looks_for=(
-        "Copies within the GPU that `aten::contiguous` or `aten::clone` made: of a view that the next operator wants "
-        "contiguous (`reshape` and `repeat` do it too), or for an operator that is not in place, such as "
-        "`masked_fill`. "
-        "A clone that your code needs looks the same."
-    ),
+    looks_for="Copies within the GPU that `aten::contiguous` or `aten::clone` made: of a view that the next operator "
+    "wants contiguous (`reshape` and `repeat` do it too), or for an operator that is not in place, such as "
+    "`masked_fill`. A clone that your code needs looks the same.",
     threshold="They take at least 1 % of a step.",
     source=f"{OWN}; {PERFESSOR} warns of memcpys above 10 %",
-    advice=(
-        "Let the producer write the layout that its consumer reads, use operators that take views (`expand` in "
-        "place of "
-        "`repeat`, grouped-query attention in place of repeated heads), and in-place operators where autograd allows."
-    ),
-    check=check,
+    advice="Let the producer write the layout that its consumer reads, use operators that take views (`expand` in "
+    "place of `repeat`, grouped-query attention in place of repeated heads), and in-place operators where autograd "
+    "allows.",
+    find=find,
+    needs=(no_gpu_work, partial(unseen, concerns=_is_copy, needs_shapes=False)),
 )

@@ -27,11 +27,9 @@ MIN_SIDE = 16
 MIN_TILE = 64
 
 
-def check(facts: Facts) -> Sequence[Finding] | CannotTell:
+def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     """Check the names of kernels, and the shapes if the trace has them."""
     trace = facts.trace
-    if unable := no_gpu_work(RULE, facts):
-        return unable
     if is_amd(trace.device) and any(is_product(a) for step in facts.steps for a in step.activities):
         return CannotTell(RULE, "the names of AMD's kernels do not say whether they use Matrix Cores", "")
     if not any(runs_on_ordinary_units(a) for step in facts.steps for a in step.activities):
@@ -68,19 +66,13 @@ def _describe(waste: Sequence[Waste], time_us: float) -> str:
 RULE = Rule(
     name="no-tensor-cores",
     title="Products do not use Tensor Cores",
-    looks_for=(
-        "Kernels of matrix products and convolutions whose names say that they multiply on the ordinary units (sgemm, "
-        "simt, ffma), mostly float32 with TF32 off, on a GPU that has Tensor Cores. Float64 does not count."
-    ),
-    threshold=(
-        f"Every side of the product is at least {MIN_SIDE} long or, where the trace has no shapes, the kernel's tile "
-        "at "
-        f"least {MIN_TILE}x{MIN_TILE}; the ceiling, at the peak of 16-bit products, is at least 1 % of a step."
-    ),
+    looks_for="Kernels of matrix products and convolutions whose names say that they multiply on the ordinary units "
+    "(sgemm, simt, ffma), mostly float32 with TF32 off, on a GPU that has Tensor Cores. Float64 does not count.",
+    threshold=f"Every side of the product is at least {MIN_SIDE} long or, where the trace has no shapes, the kernel's "
+    f"tile at least {MIN_TILE}x{MIN_TILE}; the ceiling, at the peak of 16-bit products, is at least 1 % of a step.",
     source=f"{TENSORBOARD} (eligible operators, none on Tensor Cores); sides, tiles and the share are this book's",
-    advice=(
-        "Multiply in bfloat16 (`torch.autocast`), or allow TF32 for float32 products on Ampere and newer: "
-        "`torch.set_float32_matmul_precision('high')`."
-    ),
-    check=check,
+    advice="Multiply in bfloat16 (`torch.autocast`), or allow TF32 for float32 products on Ampere and newer: "
+    "`torch.set_float32_matmul_precision('high')`.",
+    find=find,
+    needs=(no_gpu_work,),
 )

@@ -17,12 +17,8 @@ MIN_KERNELS = 50
 _ALREADY = ("aten::_foreach_", "aten::_fused_")
 
 
-def check(facts: Facts) -> Sequence[Finding] | CannotTell:
+def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     """Check the work under the annotation `Optimizer.step#...` that torch.optim records."""
-    if unable := no_gpu_work(RULE, facts):
-        return unable
-    if unable := no_operators(RULE, facts):
-        return unable
     return findings(RULE, facts, _look, _describe)
 
 
@@ -65,17 +61,13 @@ def _describe(waste: Sequence[Waste], time_us: float) -> str:
 RULE = Rule(
     name="optimizer-loop",
     title="The optimizer loops over parameters",
-    looks_for=(
-        "Kernels under `Optimizer.step#...` that work on one tensor each, neither foreach nor fused. The ceiling "
-        "includes "
-        "the short gaps between them, and leaves one kernel for each parameter where the trace has shapes."
-    ),
+    looks_for="Kernels under `Optimizer.step#...` that work on one tensor each, neither foreach nor fused. The "
+    "ceiling includes the short gaps between them, and leaves one kernel for each parameter where the trace has "
+    "shapes.",
     threshold=f"At least {MIN_KERNELS} such kernels in a step; the ceiling is at least 1 % of it.",
-    source=(
-        "PyTorch, torch.optim, for-loop, foreach and fused implementations: "
-        "https://docs.pytorch.org/docs/stable/optim.html; "
-        "the threshold is this book's"
-    ),
+    source="PyTorch, torch.optim, for-loop, foreach and fused implementations: "
+    "https://docs.pytorch.org/docs/stable/optim.html; the threshold is this book's",
     advice="Construct the optimizer with `fused=True`, or with `foreach=True` where it has no fused implementation.",
-    check=check,
+    find=find,
+    needs=(no_gpu_work, no_operators),
 )

@@ -14,10 +14,8 @@ from kinetoscope.trace.events import CpuOp
 from kinetoscope.trace.queries import copies
 
 
-def check(facts: Facts) -> Sequence[Finding] | CannotTell:
+def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     """Pageable copies of all steps, with the operators that wait for them."""
-    if unable := no_gpu_work(RULE, facts):
-        return unable
     uploads = [copy for step in facts.steps for copy in copies(step, "HtoD")]
     if any("Pageable" not in copy.name and "Pinned" not in copy.name for copy in uploads):
         return CannotTell(RULE, "the names of the copies to the GPU do not say whether the memory is pageable", "")
@@ -42,11 +40,12 @@ def check(facts: Facts) -> Sequence[Finding] | CannotTell:
 RULE = Rule(
     name="pageable-copies",
     title="Copies from pageable memory",
-    looks_for="Memcpy HtoD (Pageable -> Device): the driver first copies to pinned memory, and the CPU waits. "
-    "Copies from pinned memory are asynchronous, and run while the GPU computes.",
+    looks_for="Memcpy HtoD (Pageable -> Device): the driver first copies to pinned memory, and the CPU waits. Copies "
+    "from pinned memory are asynchronous, and run while the GPU computes.",
     threshold=f"from a ceiling of {MIN_SHARE:.0%} of the median step on",
     source=f"{NSIGHT} (cuda_memcpy_async); the share is this book's",
     advice="Use DataLoader(pin_memory=True) and tensor.to(device, non_blocking=True). Create constants on the GPU "
     "(device=...) instead of copying them.",
-    check=check,
+    find=find,
+    needs=(no_gpu_work,),
 )

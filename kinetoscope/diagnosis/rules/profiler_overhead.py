@@ -14,10 +14,8 @@ from kinetoscope.diagnosis.sources import OWN
 MIN_SHARE = 0.10
 
 
-def check(facts: Facts) -> Sequence[Finding] | CannotTell:
+def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     """Overheads that CUPTI reports, in steps, while the GPU has no work."""
-    if unable := no_gpu_work(RULE, facts):
-        return unable
     spans = facts.in_steps(facts.trace.overheads)
     saving_us = facts.saving_us(spans)
     if not spans or saving_us < MIN_SHARE * facts.step_us:
@@ -43,5 +41,6 @@ RULE = Rule(
     source=f"{OWN}; CUPTI's kinds of overhead: https://docs.nvidia.com/cupti/api/group__CUPTI__ACTIVITY__API.html",
     advice="Without the profiler this time is gone: warm up in the schedule (wait=1, warmup=1), record fewer steps, "
     "leave out with_stack, record_shapes and profile_memory. Lazy Function Loading is a kernel's first launch.",
-    check=check,
+    find=find,
+    needs=(no_gpu_work,),
 )

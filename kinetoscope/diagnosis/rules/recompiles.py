@@ -15,7 +15,7 @@ from kinetoscope.diagnosis.sources import OWN
 _COMPILE_ID = re.compile(r"compile_id=(\d+)/(\d+)")
 
 
-def check(facts: Facts) -> Sequence[Finding] | CannotTell:
+def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     """Compilations, by the annotations of Dynamo or the Python functions of Dynamo and Triton."""
     compiling = facts.in_steps(facts.cpu.spans["compiling"])
     if not compiling:
@@ -38,11 +38,11 @@ def check(facts: Facts) -> Sequence[Finding] | CannotTell:
 RULE = Rule(
     name="recompiles",
     title="Code is compiled inside a step",
-    looks_for="Dynamo's annotations of compiling (dynamo_timed, entire_frame_compile), or with stacks the functions of "
-    "Dynamo and Triton that compile. A compile_id N/M with M above 0 is function N compiled again.",
+    looks_for="Dynamo's annotations of compiling (dynamo_timed, entire_frame_compile), or with stacks the functions "
+    "of Dynamo and Triton that compile. A compile_id N/M with M above 0 is function N compiled again.",
     threshold=f"from a ceiling of {MIN_SHARE:.0%} of the median step on",
     source=f"{OWN}; https://docs.pytorch.org/docs/stable/torch.compiler_troubleshooting.html explains recompilation",
     advice="In the first steps this is warm-up: record later ones. Else TORCH_LOGS=recompiles prints the guard that "
     "failed: mark the dimension with torch._dynamo.mark_dynamic, pad to a few sizes, pass tensors instead of numbers.",
-    check=check,
+    find=find,
 )

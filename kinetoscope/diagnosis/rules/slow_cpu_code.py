@@ -18,10 +18,8 @@ from kinetoscope.trace.text import without_address
 MIN_SHARE = 0.05
 
 
-def check(facts: Facts) -> Sequence[Finding] | CannotTell:
+def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     """Long gaps of the GPU while the CPU runs an operator, or Python outside operators."""
-    if unable := no_gpu_work(RULE, facts) or no_operators(RULE, facts) or no_warm_step(RULE, facts):
-        return unable
     gaps = [gap for gap in _counted(facts) if gap.cause in ("launching", "Python") and gap.duration_us >= LONG_US]
     total_us = round(sum(gap.duration_us for gap in gaps), 3)
     saving_us = round(min(sum(gap.working_us for gap in gaps), spare_us(facts.step)), 3)
@@ -79,7 +77,8 @@ RULE = Rule(
     "what follows the last operator and launch of the trace.",
     threshold=f"from {MIN_SHARE:.0%} of the median step on",
     source=f"{NSYS_AI} (gaps above 1 ms); the share is this book's",
-    advice="Measure the step without the profiler first: it slows the CPU, most of all with stacks. Then move logging, "
-    "metrics and preprocessing out of the loop or to another process; record after warm-up.",
-    check=check,
+    advice="Measure the step without the profiler first: it slows the CPU, most of all with stacks. Then move "
+    "logging, metrics and preprocessing out of the loop or to another process; record after warm-up.",
+    find=find,
+    needs=(no_gpu_work, no_operators, no_warm_step),
 )

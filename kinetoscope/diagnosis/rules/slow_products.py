@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from kinetoscope.diagnosis.amounts import count_text, duration_text
 from kinetoscope.diagnosis.facts import MIN_SHARE, Facts
@@ -20,11 +21,9 @@ LATENCY_US = 10.0
 MAX_TIMES_ROOF = 3
 
 
-def check(facts: Facts) -> Sequence[Finding] | CannotTell:
+def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     """Compare times with shapes and the device's datasheet."""
     trace = facts.trace
-    if unable := no_gpu_work(RULE, facts) or unseen(RULE, facts, is_product, needs_shapes=True):
-        return unable
     peaks = find_peaks(trace.device)
     if peaks is None:
         product_us = sum(a.duration_us for step in facts.steps for a in step.activities if is_product(a))
@@ -56,20 +55,15 @@ def _describe(waste: Sequence[Waste], time_us: float) -> str:
 RULE = Rule(
     name="slow-products",
     title="Products far below the ceiling for their shape",
-    looks_for=(
-        "Matrix products whose time is several times what the device needs for their operations and bytes, by its "
-        "datasheet: shapes or layouts for which the library has no good kernel. Those without Tensor Cores have a "
-        "rule of their own."
-    ),
-    threshold=(
-        f"A kernel takes more than {MAX_TIMES_ROOF} times the longer of its operations at the dense peak for its "
-        "type and "
-        f"its bytes at the peak bandwidth, plus {LATENCY_US:.0f} µs for latency; the ceiling is at least 1 % of a step."
-    ),
+    looks_for="Matrix products whose time is several times what the device needs for their operations and bytes, by "
+    "its datasheet: shapes or layouts for which the library has no good kernel. Those without Tensor Cores have a "
+    "rule of their own.",
+    threshold=f"A kernel takes more than {MAX_TIMES_ROOF} times the longer of its operations at the dense peak for "
+    f"its type and its bytes at the peak bandwidth, plus {LATENCY_US:.0f} µs for latency; the ceiling is at least 1 % "
+    "of a step.",
     source=f"{TRACELENS} (efficiency against the roofline); the threshold is this book's",
-    advice=(
-        "Pad sides to multiples of 64 elements, batch or stack small products, store factors contiguously along the "
-        "summed side, and compare with `mode='max-autotune'`."
-    ),
-    check=check,
+    advice="Pad sides to multiples of 64 elements, batch or stack small products, store factors contiguously along "
+    "the summed side, and compare with `mode='max-autotune'`.",
+    find=find,
+    needs=(no_gpu_work, partial(unseen, concerns=is_product, needs_shapes=True)),
 )

@@ -17,9 +17,9 @@ MIN_COPIES = 20
 SMALL_BYTES = 65_536
 
 
-def check(facts: Facts) -> Sequence[Finding] | CannotTell:
+def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     """Check the kind and the bytes of memcpys."""
-    return no_gpu_work(RULE, facts) or findings(RULE, facts, _look, _describe)
+    return findings(RULE, facts, _look, _describe)
 
 
 def _is_small(activity: GpuActivity, direction: Direction) -> bool:
@@ -49,21 +49,14 @@ def _describe(waste: Sequence[Waste], time_us: float) -> str:
 RULE = Rule(
     name="small-copies",
     title="Many small copies",
-    looks_for=(
-        "Memcpys from the host to the GPU, or within it, that are small and follow each other on a stream: each "
-        "costs a "
-        "launch and microseconds, however few its bytes. The ceiling leaves one of each row."
-    ),
-    threshold=(
-        f"At least {MIN_COPIES} of one direction in a step, of at most {SMALL_BYTES // 1024} KiB; ceiling at least 1 %."
-    ),
-    source=(
-        "CUDA C++ Best Practices Guide, batch many small transfers into one: "
-        "https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/; the threshold is this book's"
-    ),
-    advice=(
-        "Put small tensors into one buffer and copy that: collate on the CPU into pinned memory; within the GPU use "
-        "`torch.cat`, `torch.stack` or `torch._foreach_copy_`."
-    ),
-    check=check,
+    looks_for="Memcpys from the host to the GPU, or within it, that are small and follow each other on a stream: each "
+    "costs a launch and microseconds, however few its bytes. The ceiling leaves one of each row.",
+    threshold=f"At least {MIN_COPIES} of one direction in a step, of at most {SMALL_BYTES // 1024} KiB; ceiling at "
+    "least 1 %.",
+    source="CUDA C++ Best Practices Guide, batch many small transfers into one: "
+    "https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/; the threshold is this book's",
+    advice="Put small tensors into one buffer and copy that: collate on the CPU into pinned memory; within the GPU "
+    "use `torch.cat`, `torch.stack` or `torch._foreach_copy_`.",
+    find=find,
+    needs=(no_gpu_work,),
 )

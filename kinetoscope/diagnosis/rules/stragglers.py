@@ -17,10 +17,8 @@ from kinetoscope.trace.queries import is_collective
 MIN_SHARE = 0.05
 
 
-def check(facts: Facts) -> Sequence[Finding] | CannotTell:
+def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     """Compare the time that each rank spends in collectives: the late rank waits least."""
-    if unable := no_gpu_work(RULE, facts):
-        return unable
     ranks: dict[tuple[str, int], list[GpuActivity]] = defaultdict(list)
     for step in facts.trace.steps:
         for activity in step.activities:
@@ -56,5 +54,6 @@ RULE = Rule(
     threshold=f"the others are longer in collectives by {MIN_SHARE:.0%} of the median step",
     source=f"{NSYS_AI} (uneven waits in collectives across ranks); the share is this book's",
     advice="Look for uneven work on this rank: longer sequences, logging, checkpoints, data loading, a slower GPU.",
-    check=check,
+    find=find,
+    needs=(no_gpu_work,),
 )

@@ -21,10 +21,8 @@ MAX_PLACES = 5
 MIN_UNSEEN = 0.05
 
 
-def check(facts: Facts) -> Sequence[Finding] | CannotTell:
+def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     """Group the waits by operator and line."""
-    if unable := no_gpu_work(RULE, facts) or no_calls(RULE, facts):
-        return unable
     copies: dict[int, list[GpuActivity]] = defaultdict(list)
     downloads = [(a, a.launch) for a in facts.activities if is_download(a) and a.launch is not None]
     for (activity, _), site in zip(downloads, facts.sites([call for _, call in downloads]), strict=True):
@@ -110,12 +108,13 @@ RULE = Rule(
     title="The CPU waits for the GPU inside a step",
     looks_for="Calls that wait for the GPU (cudaStreamSynchronize, cudaDeviceSynchronize, cudaEventSynchronize, "
     "blocking copies), as .item(), .cpu(), nonzero() or print() make them. The GPU then runs out of work, and waits "
-    "until the CPU has launched again. Waits of pageable copies, a last wait after all launches, and time in a "
-    "wait in which the trace shows no GPU work do not count.",
+    "until the CPU has launched again. Waits of pageable copies, a last wait after all launches, and time in a wait "
+    "in which the trace shows no GPU work do not count.",
     threshold=f"each place whose operators could save {MIN_SHARE:.0%} of the median step, the {MAX_PLACES} largest",
     source=f"{NSIGHT} (cuda_api_sync); the share is this book's",
     advice="Keep the value on the GPU, read it every hundredth step, or copy it with non_blocking=True to pinned "
     "memory and read it a step later. Use torch.where instead of indexing by a mask or nonzero(). "
     "torch.cuda.set_sync_debug_mode('warn') names further places.",
-    check=check,
+    find=find,
+    needs=(no_gpu_work, no_calls),
 )

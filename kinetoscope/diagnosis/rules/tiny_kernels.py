@@ -18,11 +18,9 @@ MIN_SHARE_OF_LAUNCHES = 0.5
 MIN_SHARE_OF_TIME = 0.1
 
 
-def check(facts: Facts) -> Sequence[Finding] | CannotTell:
+def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     """Find steps with many tiny kernels that take enough of the step."""
     steps = facts.steps
-    if unable := no_gpu_work(RULE, facts):
-        return unable
     kernels = [a for step in steps for a in step.activities if a.kind == "kernel"]
     unlaunched = sum(kernel.launch is None for kernel in kernels)
     if unlaunched * 2 > len(kernels) and len(kernels) >= MIN_KERNELS * len(steps):
@@ -56,19 +54,13 @@ def _describe(waste: Sequence[Waste], time_us: float) -> str:
 RULE = Rule(
     name="tiny-kernels",
     title="Many tiny kernels",
-    looks_for=(
-        "Kernels so short that launching each costs about as much as running it. Kernels that a CUDA graph launched do "
-        "not count. The ceiling includes the short gaps between them: runs of tiny kernels become one each."
-    ),
-    threshold=(
-        f"At least {MIN_KERNELS} kernels of a step are shorter than {TINY_US:.0f} µs; they are at least "
-        f"{MIN_SHARE_OF_LAUNCHES:.0%} of its kernels and, with the gaps between them, {MIN_SHARE_OF_TIME:.0%} of its "
-        "time."
-    ),
+    looks_for="Kernels so short that launching each costs about as much as running it. Kernels that a CUDA graph "
+    "launched do not count. The ceiling includes the short gaps between them: runs of tiny kernels become one each.",
+    threshold=f"At least {MIN_KERNELS} kernels of a step are shorter than {TINY_US:.0f} µs; they are at least "
+    f"{MIN_SHARE_OF_LAUNCHES:.0%} of its kernels and, with the gaps between them, {MIN_SHARE_OF_TIME:.0%} of its time.",
     source=f"{NSYS_AI} (thousands of kernels below 10 µs); count and shares are this book's",
-    advice=(
-        "Compile the code (`torch.compile`; `mode='reduce-overhead'` replays it as a CUDA graph), give the GPU more "
-        "work at once (a larger batch), and replace loops over tensors by foreach or batched operators."
-    ),
-    check=check,
+    advice="Compile the code (`torch.compile`; `mode='reduce-overhead'` replays it as a CUDA graph), give the GPU "
+    "more work at once (a larger batch), and replace loops over tensors by foreach or batched operators.",
+    find=find,
+    needs=(no_gpu_work,),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from kinetoscope.diagnosis.amounts import count_text, duration_text
 from kinetoscope.diagnosis.facts import Facts
@@ -25,10 +26,8 @@ _OTHER_RULES = {"aten::_scaled_dot_product_attention_math"}
 Conversion = tuple[tuple[int, ...], str, str]  # shape, type before, type after
 
 
-def check(facts: Facts) -> Sequence[Finding] | CannotTell:
+def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     """Check the types and shapes of `aten::copy_`."""
-    if unable := no_gpu_work(RULE, facts) or unseen(RULE, facts, _may_convert, needs_shapes=True):
-        return unable
     return findings(RULE, facts, _look, _describe)
 
 
@@ -74,16 +73,13 @@ def _describe(waste: Sequence[Waste], time_us: float) -> str:
 RULE = Rule(
     name="type-round-trips",
     title="Tensors are converted to another type and back",
-    looks_for=(
-        "`aten::copy_` from one floating-point type to another and, after a few kernels and no product, back for the "
-        "same shape: a normalization or softmax written in float32 between 16-bit layers. Autograd's own conversions "
-        "of gradients do not count."
-    ),
+    looks_for="`aten::copy_` from one floating-point type to another and, after a few kernels and no product, back "
+    "for the same shape: a normalization or softmax written in float32 between 16-bit layers. Autograd's own "
+    "conversions of gradients do not count.",
     threshold=f"At most {MAX_BETWEEN} kernels lie between the two; the conversions take at least 1 % of a step.",
     source=OWN,
-    advice=(
-        "Let one kernel convert on the fly: `torch.compile`, or the fused operators (`F.rms_norm`, `F.layer_norm`, "
-        "`F.softmax(x, dtype=...)`), which sum in float32 by themselves."
-    ),
-    check=check,
+    advice="Let one kernel convert on the fly: `torch.compile`, or the fused operators (`F.rms_norm`, `F.layer_norm`, "
+    "`F.softmax(x, dtype=...)`), which sum in float32 by themselves.",
+    find=find,
+    needs=(no_gpu_work, partial(unseen, concerns=_may_convert, needs_shapes=True)),
 )

@@ -37,10 +37,8 @@ class _Region:
     """Batched products directly before and after that read the same scores."""
 
 
-def check(facts: Facts) -> Sequence[Finding] | CannotTell:
+def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     """Check operators; with shapes and the device's datasheet, also compute the saving."""
-    if unable := no_gpu_work(RULE, facts):
-        return unable
     if any(map(_is_softmax, (a for step in facts.steps for a in step.activities))) and (
         unable := unseen(RULE, facts, is_product, needs_shapes=False)
     ):
@@ -209,18 +207,14 @@ def _describe(waste: Sequence[Waste], time_us: float) -> str:
 RULE = Rule(
     name="unfused-attention",
     title="Attention writes its scores to memory",
-    looks_for=(
-        "A batched product, then a softmax, then a batched product that reads its result, forward or backward, with "
-        "the products and copies of the same heads beside them; or "
-        "`aten::_scaled_dot_product_attention_math`, which PyTorch takes if no fused kernel accepts the inputs."
-    ),
+    looks_for="A batched product, then a softmax, then a batched product that reads its result, forward or backward, "
+    "with the products and copies of the same heads beside them; or `aten::_scaled_dot_product_attention_math`, which "
+    "PyTorch takes if no fused kernel accepts the inputs.",
     threshold=f"At most {MAX_BETWEEN} kernels and no other product lie between; the ceiling is at least 1 % of a step.",
     source=f"{GPUPROF} (softmax and bmm, no fused attention); regions and ceiling are this book's",
-    advice=(
-        "Call `F.scaled_dot_product_attention` (or FlexAttention for masks of your own) with 16-bit inputs. If it "
-        "takes "
-        "the math path, `torch.nn.attention.sdpa_kernel` says at the call why a fused kernel refuses: type, head size, "
-        "mask or layout."
-    ),
-    check=check,
+    advice="Call `F.scaled_dot_product_attention` (or FlexAttention for masks of your own) with 16-bit inputs. If it "
+    "takes the math path, `torch.nn.attention.sdpa_kernel` says at the call why a fused kernel refuses: type, head "
+    "size, mask or layout.",
+    find=find,
+    needs=(no_gpu_work,),
 )

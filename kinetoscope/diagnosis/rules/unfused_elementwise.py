@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from kinetoscope.diagnosis.amounts import count_text, duration_text
 from kinetoscope.diagnosis.facts import Facts
@@ -15,10 +16,8 @@ from kinetoscope.diagnosis.waste import Waste, findings, streams
 from kinetoscope.trace.events import Step
 
 
-def check(facts: Facts) -> Sequence[Finding] | CannotTell:
+def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     """Find chains of two or more kernels by their shapes."""
-    if unable := no_gpu_work(RULE, facts) or unseen(RULE, facts, is_elementwise, needs_shapes=True):
-        return unable
     peaks = find_peaks(facts.trace.device)
 
     def look(step: Step) -> list[Waste]:
@@ -37,16 +36,13 @@ def _describe(waste: Sequence[Waste], time_us: float) -> str:
 RULE = Rule(
     name="unfused-elementwise",
     title="Elementwise kernels are not fused",
-    looks_for=(
-        "Elementwise kernels of PyTorch directly after each other on a stream, where one has an input of the shape "
-        "that the one before wrote: each writes to memory what the next reads back. Optimizers have a rule of their "
-        "own."
-    ),
+    looks_for="Elementwise kernels of PyTorch directly after each other on a stream, where one has an input of the "
+    "shape that the one before wrote: each writes to memory what the next reads back. Optimizers have a rule of their "
+    "own.",
     threshold="Two or more in a row; what fusing saves at most is at least 1 % of a step.",
     source=f"{TRACELENS} (kernel_fusion_analysis.py); chains and ceiling are this book's",
-    advice=(
-        "Compile the code around them (`torch.compile`), or use an operator or a kernel that does all of it at once "
-        "(Liger and others have GeGLU, SwiGLU, RMSNorm)."
-    ),
-    check=check,
+    advice="Compile the code around them (`torch.compile`), or use an operator or a kernel that does all of it at "
+    "once (Liger and others have GeGLU, SwiGLU, RMSNorm).",
+    find=find,
+    needs=(no_gpu_work, partial(unseen, concerns=is_elementwise, needs_shapes=True)),
 )

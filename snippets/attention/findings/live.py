@@ -65,7 +65,7 @@ def alignments(device: Device) -> Html:
         return lines
 
     head = ["one query, five keys", "returns the first key's value", "right"]
-    lines = _computed("attention alignments", answers, CHAPTER / "model.py", CHAPTER / "experiments.py")
+    lines = _computed("attention alignments", answers, CHAPTER / "model.py", CHAPTER / "experiments" / "steps.py")
     rows = [[code(name), *cells] for name, *cells in map(str.split, lines)]
     return table("Run on the CPU while this page was built", head, rows, text_columns=3)
 

@@ -10,7 +10,8 @@ from kinetoscope.trace.queries import op_name
 from kinetoscope.trace.work import ActivityWork, step_work
 from snippets.attention.findings.variants import ONE_KERNEL, VARIANTS, count_and_names, operations, per_variant
 from snippets.lab.finding import Device, Figure, Measure, Run, Source, derived, largest, paired_ratio, unpaired_ratio
-from snippets.lab.finding.claim import at_least, at_most, between, claim, equals, matches
+from snippets.lab.finding.band import at_least, at_most, between, equals, matches
+from snippets.lab.finding.claim import claim
 from snippets.lab.page import RooflinePoint, bytes_moved, diff_table, roofline_of, show as show
 from snippets.lab.recording.ceilings import COPY, LARGE_MATMUL
 from snippets.lab.recording.schema import RecordingError

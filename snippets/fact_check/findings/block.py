@@ -1,5 +1,7 @@
 """The articles' claims about one block, Linear, GELU, Linear: two times on an A100, and a table of an H100."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 
 from snippets.fact_check.findings.other_device import H200, measured_on

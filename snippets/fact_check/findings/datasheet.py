@@ -1,5 +1,7 @@
 """An article's two times for a block on an A100, compared with the A100's datasheet: derived, not measured."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 
 from kinetoscope.diagnosis.peaks import Peaks, find_peaks

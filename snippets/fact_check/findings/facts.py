@@ -1,5 +1,7 @@
 """Every claim of the page in one table, and the number that hold: by source and by device."""
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape

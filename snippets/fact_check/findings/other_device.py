@@ -1,5 +1,7 @@
 """The recorded GPU that a source's value is for. Its recordings judge the value, whichever tab of the page is open."""
 
+from __future__ import annotations
+
 from kinetoscope.html import Html
 from snippets.fact_check.findings.sources import H100
 from snippets.lab.finding import Device, Figure, Measure, NotRecorded, Source

@@ -1,5 +1,7 @@
 """The quoted sources: four articles about Part 2 of the series, and the posts."""
 
+from __future__ import annotations
+
 from functools import partial
 from typing import NamedTuple
 

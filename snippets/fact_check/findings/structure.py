@@ -1,5 +1,7 @@
 """The articles' claims about kernels and bytes: structure, the same on every GPU."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 
 from kinetoscope.trace.events import Step

@@ -1,5 +1,7 @@
 """The block Linear, GELU, Linear at many numbers of tokens, in three precisions: fact_check/block."""
 
+from __future__ import annotations
+
 import itertools
 import math
 from collections.abc import Callable, Sequence

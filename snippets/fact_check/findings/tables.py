@@ -1,5 +1,7 @@
 """The tables of the page: an article's Linear, and the block at every size."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from html import escape
 

@@ -1,5 +1,7 @@
 """The articles' claims about times: speedups, launch overhead, small batches, and the cache."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 
 from kinetoscope.trace.events import Step

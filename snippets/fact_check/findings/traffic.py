@@ -1,5 +1,7 @@
 """The articles' claims about less traffic: a faster forward, faster training, and a bottleneck of memory."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 
 from kinetoscope.trace.queries import kernel_time_us

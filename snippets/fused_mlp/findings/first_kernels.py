@@ -7,7 +7,8 @@ from kinetoscope.html import Cell, Html, table
 from kinetoscope.trace.events import GpuActivity
 from kinetoscope.trace.queries import kernel_names
 from snippets.lab.finding import Device, Figure, Measure, Run, format_value, quantity, share_of_ceiling, unpaired_ratio
-from snippets.lab.finding.claim import at_least, at_most, claim, equals
+from snippets.lab.finding.band import at_least, at_most, equals
+from snippets.lab.finding.claim import claim
 from snippets.lab.finding.measure import (
     derived,
     largest,

@@ -7,7 +7,8 @@ from kinetoscope.html import Html, note
 from snippets.fused_mlp.findings.probes import on_hopper
 from snippets.fused_mlp.findings.traffic import BF16_BYTES
 from snippets.lab.finding import Device, Figure, Measure, Run, quantity, share_of_ceiling, unpaired_ratio
-from snippets.lab.finding.claim import at_least, at_most, between, claim, equals
+from snippets.lab.finding.band import at_least, at_most, between, equals
+from snippets.lab.finding.claim import claim
 from snippets.lab.finding.measure import paired_ratio, percent
 from snippets.lab.page import Columns, figure_cell, show as show, variants_table
 from snippets.lab.recording.ceilings import LARGE_MATMUL

@@ -1,5 +1,7 @@
 """The schedule of the kernels' warps; their use of a multiprocessor, the programs that fit, and the tiles."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -86,7 +88,7 @@ def _with_finish(multiplied: list[Bar]) -> list[Bar]:
     return [part for bar in multiplied for part in (bar, Bar(bar.left + bar.width, _FINISH, FINISHES, bar.tile))]
 
 
-def _paint(picture: "Picture") -> None:
+def _paint(picture: Picture) -> None:
     axes = canvas(picture, 0, _HEIGHT)
     lanes = _lanes()
     for index, (name, bars) in enumerate(lanes):
@@ -101,7 +103,7 @@ def _paint(picture: "Picture") -> None:
         axes.text(34, top + TEXT + 2, text)
 
 
-def _draw_bar(axes: "Axes", left: float, top: float, width: float, kind: str, text: str) -> None:
+def _draw_bar(axes: Axes, left: float, top: float, width: float, kind: str, text: str) -> None:
     from matplotlib.patches import Rectangle
 
     axes.add_patch(Rectangle((left, top), width, _BAR, facecolor=FILLS[kind], edgecolor=EDGES[kind], linewidth=1))

@@ -19,8 +19,8 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 )
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from .hopper_kernels import async_load, async_store
 from .kernels import tile_at, with_slope
+from .pingpong_kernels import async_load, async_store
 
 
 @gluon.jit

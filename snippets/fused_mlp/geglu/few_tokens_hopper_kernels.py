@@ -15,8 +15,8 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 )
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from .hopper_kernels import async_load
 from .kernels import activated
+from .pingpong_kernels import async_load
 
 # Renamed after Triton 3.6.
 barrier = gl.barrier if hasattr(gl, "barrier") else gl.thread_barrier

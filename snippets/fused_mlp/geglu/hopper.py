@@ -14,9 +14,10 @@ from triton.experimental.gluon.nvidia.hopper import (
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from .backward_kernels import pingpong_backward_kernel
-from .hopper_kernels import gate_up_kernel, linear_kernel, pingpong_kernel
+from .hopper_kernels import gate_up_kernel, linear_kernel
 from .kernels import ACTIVATIONS
 from .launch import Launch, interpreted, multiprocessors
+from .pingpong_kernels import pingpong_kernel
 from .work import BLOCK_K, BackwardTiles, Sizes, Tiles, sizes_of
 
 PINGPONG_GATED = (

@@ -31,23 +31,39 @@ globals().update({{name: getattr(module, name) for name in __all__}})
 
 def export(folder: Path) -> None:
     """Write the package to `folder`, which must not exist."""
-    metadata = json.loads((HERE / VARIANT / "metadata.json").read_text(encoding="utf-8"))
-    shutil.copytree(HERE, folder, ignore=shutil.ignore_patterns("build", "export.py", "metadata.json", "__pycache__"))
+    metadata = json.loads(
+        (HERE / VARIANT / "metadata.json").read_text(encoding="utf-8")
+    )
+    shutil.copytree(
+        HERE,
+        folder,
+        ignore=shutil.ignore_patterns(
+            "build", "export.py", "metadata.json", "__pycache__"
+        ),
+    )
     variant = folder / VARIANT
     shutil.copytree(folder / "torch-ext/geglu_kernels", variant)
     shutil.copy(HERE / "CARD.md", folder / "build")  # uploaded as README.md
     name = metadata["name"].replace("-", "_")
-    metadata["id"] = f"_{name}_cuda_{hashlib.sha256(repr(file_digests(variant)).encode()).hexdigest()[:7]}"
+    metadata["id"] = (
+        f"_{name}_cuda_{hashlib.sha256(repr(file_digests(variant)).encode()).hexdigest()[:7]}"
+    )
     (variant / name).mkdir()
-    (variant / name / "__init__.py").write_text(OLD_PACKAGE.format(id=metadata["id"]), encoding="utf-8")
+    (variant / name / "__init__.py").write_text(
+        OLD_PACKAGE.format(id=metadata["id"]), encoding="utf-8"
+    )
     metadata["digest"] = {"algorithm": "sha256", "files": file_digests(variant)}
-    (variant / "metadata.json").write_text(json.dumps(metadata, indent=2) + "\n", encoding="utf-8")
+    (variant / "metadata.json").write_text(
+        json.dumps(metadata, indent=2) + "\n", encoding="utf-8"
+    )
 
 
 def file_digests(folder: Path) -> dict[str, str]:
     """Path in `folder` -> base64 of the SHA-256 of the file."""
     return {
-        path.relative_to(folder).as_posix(): base64.b64encode(hashlib.sha256(path.read_bytes()).digest()).decode()
+        path.relative_to(folder).as_posix(): base64.b64encode(
+            hashlib.sha256(path.read_bytes()).digest()
+        ).decode()
         for path in sorted(folder.rglob("*"))
         if path.is_file()
     }

@@ -26,7 +26,7 @@ COLORS = {
     "fill": ("#d5f0dc", "#1b6b3a"),
     "other": ("#eee3fa", "#6b3fa0"),
 }
-"""Kind of a slice -> fill and edge, as assets/css/colors.css has them on paper."""
+"""Kind of a slice -> fill and edge, as assets/css/drawing.css has them on paper."""
 _ROWS = ((2.2, 0.7), (1.35, 0.5), (0.0, 0.9))
 """Bottom and height of operators, calls and the GPU lane."""
 

@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 from kinetoscope.html import Html
 from kinetoscope.timeline.strip import GPU_ALONE, SMALL, Rows, Scale, strip
 from kinetoscope.trace.queries import find_op, step_us
-from snippets.lab.charts.bar_rows import bar_rows
+from snippets.index.findings.bar_rows import bar_rows
+from snippets.index.findings.cards import symptom_cards
 from snippets.lab.finding import Device, NotRecorded, TraceError, format_value
 from snippets.lab.finding.device import all_devices
 from snippets.lab.page import show as show
-from snippets.lab.page.symptoms import symptom_cards
 
 _MARGIN = 1.02
 Picture = Callable[[Device], Html]

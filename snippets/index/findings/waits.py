@@ -1,5 +1,7 @@
 """One forward pass of the MLP at one token and at 8,192, on one time scale: who waits for whom?"""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape

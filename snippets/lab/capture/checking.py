@@ -19,35 +19,24 @@ from snippets.lab.experiment import (
 )
 
 
-def build_subject(
-    experiment: Experiment, device: str, parameters: Parameters
-) -> Subject:
+def build_subject(experiment: Experiment, device: str, parameters: Parameters) -> Subject:
     """Call the maker. Its `inputs` then raise `ExperimentError` if they are not
     a tuple."""
     assert experiment.make is not None
     subject = experiment.make(device=device, **parameters)
     if not isinstance(subject, Subject):
-        raise ExperimentError(
-            f"{experiment.id}: make returned a {type(subject).__name__}; "
-            "return a Subject"
-        )
-    return replace(
-        subject, inputs=partial(_draw, experiment.id, subject.inputs)
-    )
+        raise ExperimentError(f"{experiment.id}: make returned a {type(subject).__name__}; return a Subject")
+    return replace(subject, inputs=partial(_draw, experiment.id, subject.inputs))
 
 
-def _draw(
-    experiment_id: str, inputs: Callable[[], tuple[torch.Tensor, ...]]
-) -> tuple[torch.Tensor, ...]:
+def _draw(experiment_id: str, inputs: Callable[[], tuple[torch.Tensor, ...]]) -> tuple[torch.Tensor, ...]:
     drawn: object = inputs()
     if not isinstance(drawn, tuple):
-        raise ExperimentError(
-            f"{experiment_id}: inputs returned a {type(drawn).__name__}; "
-            "return a tuple, as in (x,)"
-        )
+        raise ExperimentError(f"{experiment_id}: inputs returned a {type(drawn).__name__}; return a tuple, as in (x,)")
     return drawn
 
 
+# fmt: off
 # --8<-- [start:check]
 def relative_error(subject: Subject, device: str) -> tuple[float, str, int]:
     """Compare a step with its reference on fresh inputs, and measure its
@@ -88,29 +77,18 @@ def relative_error(subject: Subject, device: str) -> tuple[float, str, int]:
 
 
 # --8<-- [end:check]
+# fmt: on
 
 
-def require_precise(
-    expected: torch.Tensor, output: torch.Tensor, tolerance: float
-) -> None:
+def require_precise(expected: torch.Tensor, output: torch.Tensor, tolerance: float) -> None:
     """Raise `ExperimentError` unless a reference is more precise than the step;
     a tolerance of 0 compares exactly."""
     if not isinstance(output, torch.Tensor):
-        raise ExperimentError(
-            f"step returned a {type(output).__name__}; return one tensor"
-        )
-    enough = (
-        {torch.float64}
-        if output.dtype in (torch.float32, torch.float64)
-        else {torch.float32, torch.float64}
-    )
+        raise ExperimentError(f"step returned a {type(output).__name__}; return one tensor")
+    enough = {torch.float64} if output.dtype in (torch.float32, torch.float64) else {torch.float32, torch.float64}
     if tolerance > 0 and expected.dtype not in enough:
-        names = " or ".join(
-            sorted(str(dtype).removeprefix("torch.") for dtype in enough)
-        )
-        raise ExperimentError(
-            f"reference returns {dtype_name(expected)}; compute it in {names}"
-        )
+        names = " or ".join(sorted(str(dtype).removeprefix("torch.") for dtype in enough))
+        raise ExperimentError(f"reference returns {dtype_name(expected)}; compute it in {names}")
 
 
 def dtype_name(tensor: torch.Tensor) -> str:

@@ -1,35 +1,23 @@
 """One recorder per GPU, and no other program on it: a step takes longer on a shared GPU.
 
-The lock is `flock` on a file in the system's temporary folder, named after the GPU's UUID. The kernel releases it when
-its holder ends in any way.
+The lock is on a file in the system's temporary folder, named after the GPU's UUID. The kernel releases it when its
+holder ends in any way.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType
 
-from snippets.lab.capture.environment import now
+from filelock import FileLock, Timeout
+
 from snippets.lab.capture.gpu import Gpu, open_gpu, others_by_pid
 from snippets.lab.experiment import NeedsGpu
 
-try:
-    import fcntl as _fcntl
-except ImportError:  # Windows
-    FCNTL: ModuleType | None = None
-else:
-    FCNTL = _fcntl
-
 POLL_S = 2.0
-NO_LOCK = "note: this system has no fcntl, so nothing keeps a second recorder off this GPU; start only one"
-
 NO_NVML = "note: NVML does not answer, so nobody notices other programs on this GPU, its clocks, power or throttling"
 
 
@@ -68,31 +56,23 @@ def lock_file(gpu: Gpu, folder: Path | None = None) -> Path:
 
 
 @contextmanager
-def hold_lock(path: Path, wait: bool, fcntl: ModuleType | None = FCNTL) -> Iterator[None]:
-    """Lock a file and write pid, command and start into it. Raises `GpuInUse`, naming the holder, unless `wait`."""
-    if fcntl is None:
-        print(NO_LOCK, flush=True)
-        yield
-        return
-    descriptor = _open(path)
+def hold_lock(path: Path, wait: bool) -> Iterator[None]:
+    """Lock a file. Raises `GpuInUse` if another recorder has it, unless `wait`, or if it cannot be opened."""
+    lock = FileLock(path, mode=0o666)  # whatever the umask: other users hold it next
+    taken = f"another recorder has this GPU (fuser -v {path} names it)"
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            holder = _holder(descriptor)
-            if not wait:
-                raise GpuInUse(
-                    f"{holder} is recording on this GPU; wait for it with --wait (make record WAIT=1), or end it"
-                ) from None
-            print(f"waiting for {holder}, which is recording on this GPU; Ctrl-C stops waiting", flush=True)
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        _write(descriptor, json.dumps({"pid": os.getpid(), "program": " ".join(_program(sys.argv)), "since": now()}))
-        try:
-            yield
-        finally:
-            _write(descriptor, "")
+        lock.acquire(blocking=False)
+    except Timeout:
+        if not wait:
+            raise GpuInUse(f"{taken}; wait for it with --wait (make record WAIT=1), or end it") from None
+        print(f"waiting: {taken}; Ctrl-C stops waiting", flush=True)
+        lock.acquire(poll_interval=POLL_S)
+    except OSError as error:
+        raise GpuInUse(f"cannot open the lock {path} ({error.strerror}); remove it, or set TMPDIR") from error
+    try:
+        yield
     finally:
-        os.close(descriptor)  # releases the lock; the file stays, because removing it could split the lock in two
+        lock.release()
 
 
 def require_alone(gpu: Gpu, wait: bool, shared: bool, sleep: Callable[[float], None] = time.sleep) -> None:
@@ -114,51 +94,3 @@ def require_alone(gpu: Gpu, wait: bool, shared: bool, sleep: Callable[[float], N
             print(f"waiting for {names} on this GPU; Ctrl-C stops waiting", flush=True)
             is_told = True
         sleep(POLL_S)
-
-
-def _open(path: Path) -> int:
-    """Open or create a lock. Raises `GpuInUse`, because without its lock another recorder would go unnoticed."""
-    try:
-        return _opened(path)
-    except OSError as error:
-        raise GpuInUse(f"cannot open the lock {path} ({error.strerror}); remove it, or set TMPDIR") from error
-
-
-def _opened(path: Path) -> int:
-    """A descriptor of a lock that may be another user's: Linux then refuses O_CREAT in /tmp, and perhaps writing."""
-    flags = os.O_NOFOLLOW | os.O_CLOEXEC
-    try:
-        return os.open(path, os.O_RDWR | flags)
-    except PermissionError:
-        return os.open(path, os.O_RDONLY | flags)
-    except FileNotFoundError:
-        pass
-    try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | flags)
-    except FileExistsError:  # made by another recorder since
-        return _opened(path)
-    os.fchmod(descriptor, 0o666)  # whatever the umask: other users read who holds it, and hold it next
-    return descriptor
-
-
-def _holder(descriptor: int) -> str:
-    """`pid 4321 (record mlp, since 2026-01-01T10:00:00Z)`, or the part of it that the file tells."""
-    try:
-        content = json.loads(os.pread(descriptor, 4096, 0))
-        text = f"pid {int(content['pid'])} ({content['program']}, since {content['since']})"
-        return "".join(letter for letter in text if letter.isprintable())  # any user may have written it
-    except (OSError, ValueError, KeyError, TypeError):
-        return "another recorder"
-
-
-def _program(argv: Sequence[str]) -> list[str]:
-    """The command without its folder."""
-    return [Path(argv[0]).name, *argv[1:]] if argv else []
-
-
-def _write(descriptor: int, content: str) -> None:
-    try:
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, content.encode(), 0)
-    except OSError:  # opened for reading only: it still locks, and names nobody
-        return

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from torch.profiler import profile
 
+from kinetoscope.files import write_whole
 from snippets.lab.capture.checking import build_subject, relative_error
 from snippets.lab.capture.instruments import TorchInstruments
 from snippets.lab.capture.loops import check_loop, open_loop, profile_loop
@@ -62,7 +63,7 @@ def _write_trace(
     trace_dir.mkdir(parents=True, exist_ok=True)
     values = "_".join(str(value) for value in parameters.values())
     path = trace_dir / f"{experiment.chapter}_{experiment.name}_{values}.json"
-    path.write_bytes(chrome_trace(finished))
+    write_whole(path, chrome_trace(finished))
     print(f"trace: {path}\n  in Perfetto:   python -m kinetoscope open {path}")
     if device == "cuda":
         print(f"  in one table:  python -m kinetoscope summary {path}")

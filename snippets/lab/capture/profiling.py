@@ -23,6 +23,7 @@ PROFILES = 3
 a session's start."""
 
 
+# fmt: off
 # --8<-- [start:profile]
 def profile_steps(
     experiment: Experiment, subject: Subject, device: str
@@ -55,6 +56,7 @@ def profile_steps(
 
 
 # --8<-- [end:profile]
+# fmt: on
 
 
 def synchronize(device: str) -> None:
@@ -81,9 +83,7 @@ def _export(finished: profile) -> bytes:
         return path.read_bytes()
 
 
-def profile_once(
-    experiment: Experiment, subject: Subject, device: str
-) -> bytes:
+def profile_once(experiment: Experiment, subject: Subject, device: str) -> bytes:
     """The trace of one profile."""
     return chrome_trace(profile_steps(experiment, subject, device))
 

@@ -36,9 +36,7 @@ class _Chunk:
     end: torch.cuda.Event
 
 
-def time_steady(
-    variants: Mapping[str, Variant], gpu: Gpu, rotate: int = 0
-) -> dict[str, Timing]:
+def time_steady(variants: Mapping[str, Variant], gpu: Gpu, rotate: int = 0) -> dict[str, Timing]:
     """Time each variant in a block of `BLOCK_S`, the first half discarded.
 
     Args:
@@ -49,12 +47,10 @@ def time_steady(
     """
     names = list(variants)
     first = rotate % len(names) if names else 0
-    return {
-        name: _block(variants[name], gpu)
-        for name in [*names[first:], *names[:first]]
-    }
+    return {name: _block(variants[name], gpu) for name in [*names[first:], *names[:first]]}
 
 
+# fmt: off
 # --8<-- [start:steady]
 def _block(variant: Variant, gpu: Gpu) -> Timing:
     steps = len(variant.input_sets)
@@ -89,6 +85,7 @@ def _block(variant: Variant, gpu: Gpu) -> Timing:
 
 
 # --8<-- [end:steady]
+# fmt: on
 
 
 def _read(gpu: Gpu) -> tuple[float, Reading]:
@@ -107,31 +104,17 @@ def _enqueue(variant: Variant, rounds: int) -> _Chunk:
     return chunk
 
 
-def steady_timing(
-    samples_us: list[float], readings: list[tuple[float, Reading]]
-) -> Timing:
+def steady_timing(samples_us: list[float], readings: list[tuple[float, Reading]]) -> Timing:
     """The timing of a block's settled half, from its samples and NVML's
     readings with their seconds."""
-    watts = counted_watts(readings) or statistics.median(
-        reading.watts for _, reading in readings
-    )
+    watts = counted_watts(readings) or statistics.median(reading.watts for _, reading in readings)
     watts = watts if len(readings) >= LEAST_READINGS else 0.0
     return Timing.from_samples(
         samples_us,
-        clock_mhz=statistics.median(
-            reading.clock_mhz for _, reading in readings
-        ),
+        clock_mhz=statistics.median(reading.clock_mhz for _, reading in readings),
         watts=round(watts, 1),
         joules=float(f"{watts * statistics.median(samples_us) * 1e-6:.5g}"),
-        throttle=tuple(
-            sorted(
-                {
-                    reason
-                    for _, reading in readings
-                    for reason in reading.throttle
-                }
-            )
-        ),
+        throttle=tuple(sorted({reason for _, reading in readings for reason in reading.throttle})),
     )
 
 
@@ -142,11 +125,7 @@ def counted_watts(readings: list[tuple[float, Reading]]) -> float:
     The counter moves in ticks of many milliseconds, so the block's own begin
     and end cannot be used.
     """
-    ticks = [
-        (at, new.joules)
-        for (_, old), (at, new) in itertools.pairwise(readings)
-        if new.joules > old.joules
-    ]
+    ticks = [(at, new.joules) for (_, old), (at, new) in itertools.pairwise(readings) if new.joules > old.joules]
     if len(ticks) < 2:
         return 0.0
     (begin_s, begin), (end_s, end) = ticks[0], ticks[-1]

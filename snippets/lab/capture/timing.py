@@ -73,17 +73,12 @@ def timing_of(samples: Sequence[Sample]) -> Timing:
     return Timing.from_samples(
         [sample.us for sample in samples],
         clock_mhz=statistics.median(reading.clock_mhz for reading in readings),
-        watts=round(
-            statistics.median(reading.watts for reading in readings), 1
-        ),
-        throttle=tuple(
-            sorted(
-                {reason for reading in readings for reason in reading.throttle}
-            )
-        ),
+        watts=round(statistics.median(reading.watts for reading in readings), 1),
+        throttle=tuple(sorted({reason for reading in readings for reason in reading.throttle})),
     )
 
 
+# fmt: off
 # --8<-- [start:interleaved]
 def time_interleaved(
     variants: Mapping[str, Variant], ceilings: Mapping[str, Variant], gpu: Gpu
@@ -119,16 +114,13 @@ def time_interleaved(
 
 
 # --8<-- [end:interleaved]
+# fmt: on
 
 
-def time_prepared(
-    variants: Mapping[str, Variant], rounds: int, gpu: Gpu
-) -> dict[str, Timing]:
+def time_prepared(variants: Mapping[str, Variant], rounds: int, gpu: Gpu) -> dict[str, Timing]:
     """The interleaved time alone, of prepared variants, in at least two
     rounds."""
-    sampled = sample_interleaved(
-        variants, rounds, partial(_interleaved, gpu=gpu)
-    )
+    sampled = sample_interleaved(variants, rounds, partial(_interleaved, gpu=gpu))
     return {name: timing_of(samples) for name, samples in sampled.items()}
 
 
@@ -137,6 +129,7 @@ def l2_bytes() -> int:
     return int(torch.cuda.get_device_properties(0).L2_cache_size)
 
 
+# fmt: off
 # --8<-- [start:prepare]
 def prepare(subject: Subject) -> Variant:
     """Draw the input sets and capture the two graphs of a subject."""
@@ -167,11 +160,10 @@ def prepare(subject: Subject) -> Variant:
 
 
 # --8<-- [end:prepare]
+# fmt: on
 
 
-def _stream(
-    work: Callable[[], None], outputs: list[torch.Tensor]
-) -> Callable[[], None]:
+def _stream(work: Callable[[], None], outputs: list[torch.Tensor]) -> Callable[[], None]:
     def run() -> None:
         outputs.clear()
         work()
@@ -206,6 +198,7 @@ def sample_interleaved(
     return samples
 
 
+# fmt: off
 # --8<-- [start:samples]
 def _interleaved(variant: Variant, gpu: Gpu) -> Sample:
     start, end = (
@@ -263,6 +256,7 @@ def _from_python(variant: Variant, gpu: Gpu) -> Sample:
 
 
 # --8<-- [end:samples]
+# fmt: on
 
 
 def replays_us(variant: Variant) -> float:

@@ -1,10 +1,6 @@
 """Charts of recordings as inline SVG, each with a table of its numbers below.
 
 bar_charts.py    kernels, bytes, CPU beside GPU, timings; bars.py draws them
-memory_charts.py  bytes that a step holds, and an allocator's segments
-memory.py        draws them
-bar_rows.py      a few amounts as bars, as small as a strip
-sheet.py         the tree of symptoms as one sheet of paper
 curve_charts.py  roofline and regimes; roofline.py and curves.py draw them
 svg.py           a matplotlib figure as SVG in the page's colors
 axis.py          the axis of a bar chart as data, for the script that draws the guess into it

@@ -55,7 +55,7 @@ VARIABLES: Mapping[str, str] = {
     **{color: "--gpu" if kind == "gpu" else f"--{kind}-kind" for kind, color in FILLS.items()},
     **{color: "--gpu" if kind == "gpu" else f"--{kind}-edge" for kind, color in EDGES.items()},
 }
-"""Placeholder -> CSS variable: the kinds' in assets/css/colors.css, the others in charts.css."""
+"""Placeholder -> CSS variable: the kinds' in assets/css/drawing.css and colors.css, the others in charts.css."""
 _STYLE = {
     "axes.axisbelow": True,
     "axes.facecolor": "none",

@@ -18,70 +18,38 @@ book.py        all chapters' figures and claims; only this module imports the ch
 Imports recording, trace and experiment; never capture, drawing or page.
 """
 
-from kinetoscope.trace.events import TraceError
-from kinetoscope.trace.units import format_value
-from snippets.lab.finding.claim import Claim, Source, at_least, at_most, between, claim, equals, matches
-from snippets.lab.finding.crossing import crossing, grows_from
-from snippets.lab.finding.device import Device, Run
-from snippets.lab.finding.figure import Figure
-from snippets.lab.finding.measure import (
-    Measure,
-    derived,
-    difference_of_pairs,
-    largest,
-    listed,
-    paired_difference,
-    paired_ratio,
-    percent,
-    percent_saved,
-    point_difference,
-    point_ratio,
-    ratio_of_kinds,
-    ratio_of_pairs,
-    same,
-    share_of_ceiling,
-    smallest,
-    unpaired_ratio,
+from kinetoscope.trace.events import TraceError as TraceError
+from kinetoscope.trace.units import format_value as format_value
+from snippets.lab.finding.band import (
+    at_least as at_least,
+    at_most as at_most,
+    between as between,
+    equals as equals,
+    matches as matches,
 )
-from snippets.lab.finding.part import timing_of_samples
-from snippets.lab.finding.quantities import quantity
-from snippets.lab.recording.schema import NotRecorded, NotTimed
-
-__all__ = [
-    "Claim",
-    "Device",
-    "Figure",
-    "Measure",
-    "NotRecorded",
-    "NotTimed",
-    "Run",
-    "Source",
-    "TraceError",
-    "at_least",
-    "at_most",
-    "between",
-    "claim",
-    "crossing",
-    "derived",
-    "difference_of_pairs",
-    "equals",
-    "format_value",
-    "grows_from",
-    "largest",
-    "listed",
-    "matches",
-    "paired_difference",
-    "paired_ratio",
-    "percent",
-    "percent_saved",
-    "point_difference",
-    "point_ratio",
-    "quantity",
-    "ratio_of_kinds",
-    "ratio_of_pairs",
-    "same",
-    "share_of_ceiling",
-    "smallest",
-    "timing_of_samples",
-    "unpaired_ratio",
-]
+from snippets.lab.finding.claim import Claim as Claim, Source as Source, claim as claim
+from snippets.lab.finding.crossing import crossing as crossing, grows_from as grows_from
+from snippets.lab.finding.device import Device as Device, Run as Run
+from snippets.lab.finding.figure import Figure as Figure
+from snippets.lab.finding.measure import (
+    Measure as Measure,
+    derived as derived,
+    difference_of_pairs as difference_of_pairs,
+    largest as largest,
+    listed as listed,
+    paired_difference as paired_difference,
+    paired_ratio as paired_ratio,
+    percent as percent,
+    percent_saved as percent_saved,
+    point_difference as point_difference,
+    point_ratio as point_ratio,
+    ratio_of_kinds as ratio_of_kinds,
+    ratio_of_pairs as ratio_of_pairs,
+    same as same,
+    share_of_ceiling as share_of_ceiling,
+    smallest as smallest,
+    unpaired_ratio as unpaired_ratio,
+)
+from snippets.lab.finding.part import timing_of_samples as timing_of_samples
+from snippets.lab.finding.quantities import quantity as quantity
+from snippets.lab.recording.schema import NotRecorded as NotRecorded, NotTimed as NotTimed

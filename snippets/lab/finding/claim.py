@@ -26,27 +26,11 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from snippets.lab.experiment import UnknownName, nearest
-from snippets.lab.finding.band import Band, at_least, at_most, between, equals, matches
+from snippets.lab.finding.band import Band
 from snippets.lab.finding.device import Device
 from snippets.lab.finding.figure import Figure
 from snippets.lab.finding.measure import Measure
 from snippets.lab.recording.device import slug
-
-__all__ = [
-    "SCOPES",
-    "STATUSES",
-    "Band",
-    "Claim",
-    "Scope",
-    "Source",
-    "Status",
-    "at_least",
-    "at_most",
-    "between",
-    "claim",
-    "equals",
-    "matches",
-]
 
 Scope = Literal["every-gpu", "this-gpu", "timing"]
 SCOPES: tuple[Scope, ...] = get_args(Scope)

@@ -19,77 +19,48 @@ ledger.py       every claim on every device
 glossary.py     the book's terms
 fences.py       executed fences
 kept.py         HTML kept from one build to the next
-symptoms.py     the tree from what a trace shows to its cause, as cards
 nav.py          the chapters in the order of mkdocs.yml
 last.py         a Markdown extension for the last changes to a page's HTML
 
 Imports charts, finding and recording, and kinetoscope; never notebooks, tools or capture.
 """
 
-from snippets.lab.charts.bar_charts import bytes_moved, cpu_gpu_bars, kernel_bars, stacked_bars, timing_bars
-from snippets.lab.charts.curve_charts import regimes, roofline, roofline_of
-from snippets.lab.charts.curves import RooflinePoint
-from snippets.lab.charts.numbers import figure_cell
-from snippets.lab.page.across import devices_table
-from snippets.lab.page.diff import diff_table
-from snippets.lab.page.frame import provenance, show, verdicts, warning
-from snippets.lab.page.glossary import glossary_terms
-from snippets.lab.page.guesses import guess_choice, guess_number, guess_order
-from snippets.lab.page.kernel_name import kernel_name_html, with_kernel_names
-from snippets.lab.page.ledger import claims_table, ledger_list, status_counts
-from snippets.lab.page.nav import chapter_list
-from snippets.lab.page.race import race_bars, race_table
-from snippets.lab.page.signatures import finding_functions, page_functions
-from snippets.lab.page.tables import (
-    Columns,
-    comparison_table,
-    dispatch_tree,
-    kernel_table,
-    profiler_table,
-    sweep_table,
-    variants_table,
+from snippets.lab.charts.bar_charts import (
+    bytes_moved as bytes_moved,
+    cpu_gpu_bars as cpu_gpu_bars,
+    kernel_bars as kernel_bars,
+    stacked_bars as stacked_bars,
+    timing_bars as timing_bars,
 )
-from snippets.lab.page.timeline import timeline
-from snippets.lab.page.waiting import waiting
-
-__all__ = [
-    "Columns",
-    "RooflinePoint",
-    "bytes_moved",
-    "chapter_list",
-    "claims_table",
-    "comparison_table",
-    "cpu_gpu_bars",
-    "devices_table",
-    "diff_table",
-    "dispatch_tree",
-    "figure_cell",
-    "finding_functions",
-    "glossary_terms",
-    "guess_choice",
-    "guess_number",
-    "guess_order",
-    "kernel_bars",
-    "kernel_name_html",
-    "kernel_table",
-    "ledger_list",
-    "page_functions",
-    "profiler_table",
-    "provenance",
-    "race_bars",
-    "race_table",
-    "regimes",
-    "roofline",
-    "roofline_of",
-    "show",
-    "stacked_bars",
-    "status_counts",
-    "sweep_table",
-    "timeline",
-    "timing_bars",
-    "variants_table",
-    "verdicts",
-    "waiting",
-    "warning",
-    "with_kernel_names",
-]
+from snippets.lab.charts.curve_charts import regimes as regimes, roofline as roofline, roofline_of as roofline_of
+from snippets.lab.charts.curves import RooflinePoint as RooflinePoint
+from snippets.lab.charts.numbers import figure_cell as figure_cell
+from snippets.lab.page.across import devices_table as devices_table
+from snippets.lab.page.diff import diff_table as diff_table
+from snippets.lab.page.frame import provenance as provenance, show as show, verdicts as verdicts, warning as warning
+from snippets.lab.page.glossary import glossary_terms as glossary_terms
+from snippets.lab.page.guesses import (
+    guess_choice as guess_choice,
+    guess_number as guess_number,
+    guess_order as guess_order,
+)
+from snippets.lab.page.kernel_name import kernel_name_html as kernel_name_html, with_kernel_names as with_kernel_names
+from snippets.lab.page.ledger import (
+    claims_table as claims_table,
+    ledger_list as ledger_list,
+    status_counts as status_counts,
+)
+from snippets.lab.page.nav import chapter_list as chapter_list
+from snippets.lab.page.race import race_bars as race_bars, race_table as race_table
+from snippets.lab.page.signatures import finding_functions as finding_functions, page_functions as page_functions
+from snippets.lab.page.tables import (
+    Columns as Columns,
+    comparison_table as comparison_table,
+    dispatch_tree as dispatch_tree,
+    kernel_table as kernel_table,
+    profiler_table as profiler_table,
+    sweep_table as sweep_table,
+    variants_table as variants_table,
+)
+from snippets.lab.page.timeline import timeline as timeline
+from snippets.lab.page.waiting import waiting as waiting

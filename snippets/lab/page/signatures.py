@@ -27,8 +27,7 @@ def finding_functions(device: Device) -> Html:
 def _functions(room: str) -> list[FunctionType]:
     """The functions that a room offers. Imported here, because one of the rooms imports this module."""
     module = importlib.import_module(room)
-    offered = (getattr(module, name) for name in module.__all__)
-    return [function for function in offered if isinstance(function, FunctionType)]
+    return [offered for _, offered in sorted(vars(module).items()) if isinstance(offered, FunctionType)]
 
 
 def _listed(caption: str, result: str, functions: list[FunctionType]) -> Html:

@@ -20,6 +20,7 @@ FAR_PERCENT, FEW_PERCENT = 20, 20
 than `FAR_PERCENT` off its median."""
 
 
+# fmt: off
 # --8<-- [start:contradictions]
 def contradictions(timings: Timings) -> tuple[str, ...]:
     """Contradictions between the times of a step, a reason each; empty if they
@@ -67,15 +68,13 @@ def loop_contradiction(iteration: Timing) -> str:
 
 
 # --8<-- [end:contradictions]
+# fmt: on
 
 
 def is_scattered(timing: Timing) -> bool:
     """Whether many samples are far from the median; up to 1 us is never far."""
     limit_us = max(1.0, FAR_PERCENT / 100 * timing.median_us)
-    far = sum(
-        abs(sample - timing.median_us) > limit_us
-        for sample in timing.samples_us
-    )
+    far = sum(abs(sample - timing.median_us) > limit_us for sample in timing.samples_us)
     return 100 * far > FEW_PERCENT * len(timing.samples_us)
 
 
@@ -89,10 +88,7 @@ def trace_contradiction(busy_us: float, timings: Timings) -> str:
     """
     interleaved = timings.interleaved.median_us
     if busy_us > 1.5 * interleaved + 5 or interleaved > 2 * busy_us + 8:
-        return (
-            f"busy for {busy_us:.0f} us in the trace, but interleaved "
-            f"{interleaved:.0f} us"
-        )
+        return f"busy for {busy_us:.0f} us in the trace, but interleaved {interleaved:.0f} us"
     return ""
 
 
@@ -107,8 +103,5 @@ def loop_trace_contradiction(recorded_us: float, iteration: Timing) -> str:
     it fits. `recorded_us` is the step's span on the CPU, or the GPU's work if
     that takes longer."""
     if iteration.median_us > SLOWER * recorded_us:
-        return (
-            f"{recorded_us:.0f} us in the trace, but {iteration.median_us:.0f} "
-            "us without the profiler"
-        )
+        return f"{recorded_us:.0f} us in the trace, but {iteration.median_us:.0f} us without the profiler"
     return ""

@@ -206,7 +206,7 @@ class Code:
             found = self._lookup(name, rest, file)
             self._asked.remove((file, name))
             return found and Target(found.text, found.definitions, (file, *found.modules))
-        fitting = [one for one in self.module(file).definitions if any(fnmatchcase(n, name) for n in one.names)]
+        fitting = [one for one in self.whole(file) if any(fnmatchcase(n, name) for n in one.names)]
         return Target(f".{name}", tuple(fitting), (file,)) if fitting else None
 
     def _whole_target(self, file: Path) -> Target:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import itertools
 import re
 import statistics
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
 from msgspec import field
 
 SCHEMA = 2
+"""A new field with a default needs no other number."""
 TRACE_LIMIT_BYTES, TRACE_JSON_LIMIT_BYTES = 1_000_000, 16_000_000
 """Compressed, decompressed. Those of the book have up to 22,462 and 312,701 bytes."""
 JSON_LIMIT_BYTES = 4_000_000
@@ -222,17 +223,6 @@ class Recording(msgspec.Struct, frozen=True):
         return "; ".join([*([f"{others} used the GPU too"] if others else []), *reasons])
 
 
-def _ceilings_to_points(data: dict[str, Any]) -> dict[str, Any]:
-    """Schema 1 timed the ceilings once, after all points."""
-    ceilings = data.pop("ceilings", [])
-    points = [{**point, "ceilings": ceilings} if point.get("timings") else point for point in data["points"]]
-    return {**data, "schema": 2, "points": points}
-
-
-UPGRADES: Mapping[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _ceilings_to_points}
-"""Schema -> function that upgrades its JSON to the next schema. A new field with a default needs no upgrade."""
-
-
 def parse_recording(content: bytes, name: str, cure: str = "record it again") -> Recording:
     """Check the bytes of a recording's JSON and return it. Raises `RecordingError` naming `name`."""
     if len(content) > JSON_LIMIT_BYTES:
@@ -241,13 +231,8 @@ def parse_recording(content: bytes, name: str, cure: str = "record it again") ->
         data = msgspec.json.decode(content, type=dict[str, Any])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise RecordingError(f"{name} is not a recording ({error}); {cure}") from error
-    while (schema := data.get("schema")) != SCHEMA:
-        if not isinstance(schema, int) or schema not in UPGRADES:
-            raise RecordingError(f"{name} has schema {schema!r:.40} and this version reads {SCHEMA}; {cure}")
-        try:
-            data = UPGRADES[schema](data)
-        except (AttributeError, LookupError, TypeError, ValueError) as error:  # nothing has checked an old one yet
-            raise RecordingError(f"{name} is damaged: it does not have schema {schema}; {cure}") from error
+    if (schema := data.get("schema")) != SCHEMA:
+        raise RecordingError(f"{name} has schema {schema!r:.40} and this version reads {SCHEMA}; {cure}")
     try:
         recording = msgspec.convert(data, type=Recording)
     except (msgspec.ValidationError, RecursionError) as error:

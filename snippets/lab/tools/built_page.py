@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from pathlib import Path
 
-from snippets.lab.tools.policy import POLICY, form_problems, is_script, policy_problems, tag_problems
+from snippets.lab.tools.policy import POLICY, is_script, policy_problems
 
 LINKING = {("a", "href"), ("area", "href")}
 LOADING = {
@@ -24,9 +24,6 @@ LOADING = {
 LOADING_RELS = {"stylesheet", "icon", "preload", "prefetch", "modulepreload", "preconnect", "dns-prefetch", "manifest"}
 ID_LISTS = {"aria-labelledby", "aria-describedby", "aria-controls", "for"}
 VOID = set(["area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"])
-
-PICTURES = {"math", "svg"}
-"""Below these `<path/>` is closed."""
 
 CSS_URL = re.compile(r"""(?:@import\s+(?:url\()?|url\()\s*["']?([^"')\s]+)""")
 LOCAL_REFERENCE = re.compile(r"url\(\s*[\"']?#([^\"')]+)")
@@ -68,23 +65,11 @@ class Reader(HTMLParser):
         self.script: list[str] | None = None
         """The text of the open script, if a browser runs it."""
 
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Read a tag that ends itself, which only some tags may."""
-        self.handle_starttag(tag, attrs)
-        if tag not in VOID and not PICTURES & {*self.open}:
-            self.page.complain(self.getpos()[0], f"<{tag}/> stays open in a browser")
-        self.handle_endtag(tag)
-
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         """Read the ids, links, loads and scripts of a tag."""
         line, page = self.getpos()[0], self.page
-        unsafe = [*tag_problems(tag, attrs, self.open)]
-        for problem in unsafe:
-            page.complain(line, problem)
         if tag not in VOID:
             self.open.append(tag)
-        if unsafe:
-            return
         given = {name: value or "" for name, value in attrs}
         rels = set(given.get("rel", "").split())
         for name, value in given.items():
@@ -152,8 +137,6 @@ def read_page(site: Path, path: Path) -> Page:
     """One built page."""
     text = path.read_text(encoding="utf-8")
     reader = Reader(path.relative_to(site).as_posix())
-    for line, problem in form_problems(text):
-        reader.page.complain(line, problem)
     reader.feed(text)
     reader.close()
     if reader.open:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -95,10 +94,10 @@ def veiled_problems(page: str, text: str) -> list[str]:
 def spoiler_problems(page: str, text: str) -> list[str]:
     """Figures and claims shown before the guess that asks for them, or between it and the first fence that it veils."""
     problems, lines, all_fences = list[str](), text.splitlines(), executed_fences(page, text)
-    places = {name: fence.line for fence in all_fences if is_python(fence) for name in fence.ids}
+    places = {name: fence.line for fence in all_fences for name in fence.ids}
     blocks = list(questions(text))
     for fence in guesses(page, text):
-        subject = subject_of(fence) if is_python(fence) else None
+        subject = subject_of(fence)
         if subject is None:
             continue
         end = next((last for first, last in blocks if first < fence.line <= last), fence.line)
@@ -113,20 +112,9 @@ def spoiler_problems(page: str, text: str) -> list[str]:
     return problems
 
 
-def is_python(fence: Fence) -> bool:
-    """Whether a fence can be parsed; another rule reports a fence that cannot."""
-    try:
-        ast.parse(fence.body)
-    except SyntaxError:
-        return False
-    return True
-
-
 def subject_of(fence: Fence) -> str | None:
     """The figure or the claim that a guess asks for; None if a chapter's own function names it."""
-    shows = [
-        node for node in ast.walk(ast.parse(fence.body)) if isinstance(node, ast.Call) and called_name(node) == "show"
-    ]
+    shows = (call for call in fence.calls if called_name(call) == "show")
     names = [arg.value for call in shows for arg in call.args[2:3] if isinstance(arg, ast.Constant)]
     return str(names[0]) if names else None
 
@@ -137,12 +125,8 @@ def ending_problems(page: str, text: str) -> list[str]:
     for section in sections(page, text):
         if section.title in WITHOUT_ENDING:
             continue
-        last = next(_last_paragraphs(text.splitlines()[section.first : section.last]), "")
+        paragraphs = "\n".join(text.splitlines()[section.first : section.last]).strip().split("\n\n")
+        last = paragraphs[-1].strip()
         if not last.startswith(ENDING):
             problems.append(f'docs/{page}:{section.first}: end "{section.title}" with a paragraph {ENDING} ...')
     return problems
-
-
-def _last_paragraphs(lines: list[str]) -> Iterator[str]:
-    """Paragraphs from the last one up."""
-    yield from reversed([paragraph.strip() for paragraph in "\n".join(lines).split("\n\n") if paragraph.strip()])

@@ -3,16 +3,13 @@
     what a reader would stumble over   dead links, images and anchors; duplicate ids; requests to other hosts
     what failed without a word         tracebacks, fences and figures that were not executed, fences that did not run
     what should not leave this machine absolute paths
-    what a trace could smuggle in      reports without a strict content security policy
-    what could run                     scripts that the page's policy does not name, in tags, attributes or addresses
-    what machines read                 claims.json
+    what could run                     pages without a strict content security policy, and scripts that it does not name
 
 A fence has run when the built page contains an element with data-fence="<its id>".
 """
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections import Counter
@@ -27,9 +24,6 @@ import msgspec
 from snippets.lab.cache import code_key, load, store
 from snippets.lab.tools.built_page import CSS_URL, Page, read_page
 from snippets.lab.tools.page_text import executed_fences, pages as page_texts
-from snippets.lab.tools.policy import POLICY
-
-CLAIM_KEYS = {"id", "chapter", "sentence", "scope", "source", "device", "measured", "verdict", "accepted", "reason"}
 
 
 def read(site: Path) -> dict[str, Page]:
@@ -125,30 +119,6 @@ def fence_problems(docs: Path, pages: dict[str, Page]) -> Iterator[str]:
         yield from (f"{built.path}: fence {name!r} ran but is not in {source}" for name in ran - written)
 
 
-def report_problems(pages: dict[str, Page]) -> Iterator[str]:
-    """Published reports, in which names from traces stand, forbid every request."""
-    for page in pages.values():
-        rules = [rule.split() for policy in page.policies for rule in policy.split(";")]
-        if page.path.startswith("reports/") and ["default-src", "'none'"] not in rules:
-            yield f"{page.path}: its {POLICY} lacks default-src 'none'"
-
-
-def claims_problems(site: Path) -> Iterator[str]:
-    """claims.json is a list of claims with the promised fields."""
-    path = site / "claims.json"
-    try:
-        claims = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        yield f"claims.json: {error}"
-        return
-    if not isinstance(claims, list) or not all(isinstance(claim, dict) for claim in claims):
-        yield "claims.json: not a list of claims"
-        return
-    for index, claim in enumerate(claims):
-        if missing := CLAIM_KEYS - claim.keys():
-            yield f"claims.json: claim {claim.get('id', index)!r} lacks {', '.join(sorted(missing))}"
-
-
 def problems(site: Path, docs: Path, pages: dict[str, Page] | None = None) -> list[str]:
     """All problems of the built site, one line each."""
     pages = read(site) if pages is None else pages
@@ -159,8 +129,6 @@ def problems(site: Path, docs: Path, pages: dict[str, Page] | None = None) -> li
         *id_problems(pages),
         *style_problems(site, pages),
         *fence_problems(docs, pages),
-        *report_problems(pages),
-        *claims_problems(site),
     ]
 
 

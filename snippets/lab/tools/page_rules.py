@@ -60,6 +60,7 @@ STRAY = re.compile(rf"{NUMBER}(?:&nbsp;|[\s -])?{UNIT}(?![\w/])")
 def text_problems(project: Path) -> list[str]:
     """Problems in the text of all pages. Imports no chapter."""
     page_texts = pages(project / "docs")
+    chapters = {page: page_texts[page] for page in pages_of_chapters(project) if page in page_texts}
     return [
         *fence_problems(fence for page, text in page_texts.items() for fence in fences(page, text)),
         *section_problems(page_texts, sources(project)),
@@ -67,12 +68,7 @@ def text_problems(project: Path) -> list[str]:
         *(problem for page, text in page_texts.items() for problem in stray_problems(page, text)),
         *(problem for page, text in page_texts.items() for problem in guess_problems(page, text)),
         *(problem for page, text in page_texts.items() for problem in veil_problems(page, text)),
-        *(
-            problem
-            for page in pages_of_chapters(project)
-            if page in page_texts
-            for problem in shape_problems(page, page_texts[page])
-        ),
+        *(problem for page, text in chapters.items() for problem in shape_problems(page, text)),
     ]
 
 
@@ -96,18 +92,11 @@ def fence_problems(all_fences: Iterable[Fence]) -> list[str]:
         if fence.header != EXEC_HEADER:
             problems.append(f"{fence.place}: the header of an executed fence must be {EXEC_HEADER}, not {fence.header}")
         problems += [f"{fence.place}: {problem}" for problem in body_problems(fence)]
-        for name in _ids(fence):
+        for name in fence.ids:
             if name in seen:
                 problems.append(f'{fence.place}: the id "{name}" is taken by {seen[name]}')
             seen.setdefault(name, fence.place)
     return problems
-
-
-def _ids(fence: Fence) -> list[str]:
-    try:
-        return fence.ids
-    except SyntaxError:
-        return []
 
 
 def body_problems(fence: Fence) -> list[str]:
@@ -243,7 +232,7 @@ def veil_problems(page: str, text: str) -> list[str]:
     """Veils of a fence that is not on this page, of a fence above the guess, of a guess, or of a fence that is already
     veiled."""
     problems, veiled_at, all_fences = list[str](), dict[str, str](), executed_fences(page, text)
-    places = {name: fence for fence in all_fences for name in _ids(fence)}
+    places = {name: fence for fence in all_fences for name in fence.ids}
     for fence in all_fences:
         for name in fence.veils:
             veiled = places.get(name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,27 +37,32 @@ class Fence:
         return f"docs/{self.page}:{self.line}"
 
     @property
+    def calls(self) -> list[ast.Call]:
+        """The calls in its code; none if it is not Python, which the rule of fences reports."""
+        try:
+            return [node for node in ast.walk(ast.parse(self.body)) if isinstance(node, ast.Call)]
+        except SyntaxError:
+            return []
+
+    @property
     def ids(self) -> list[str]:
-        """The first argument of each call of `show`, if it is a string. Raises `SyntaxError`."""
-        calls = [node for node in ast.walk(ast.parse(self.body)) if isinstance(node, ast.Call)]
-        first = [call.args[0] for call in calls if called_name(call) == "show" and call.args]
-        return [arg.value for arg in first if isinstance(arg, ast.Constant) and isinstance(arg.value, str)]
+        """The first argument of each call of `show`, if it is a string."""
+        return _strings(call.args[0] for call in self.calls if called_name(call) == "show" and call.args)
 
     @property
     def veils(self) -> list[str]:
         """The ids in `veils=(...)`: the fences that answer this guess."""
-        try:
-            calls = [node for node in ast.walk(ast.parse(self.body)) if isinstance(node, ast.Call)]
-        except SyntaxError:
-            return []
-        values = [keyword.value for call in calls for keyword in call.keywords if keyword.arg == "veils"]
-        parts = [part for value in values for part in ast.walk(value)]
-        return [part.value for part in parts if isinstance(part, ast.Constant) and isinstance(part.value, str)]
+        values = (keyword.value for call in self.calls for keyword in call.keywords if keyword.arg == "veils")
+        return _strings(part for value in values for part in ast.walk(value))
 
     @property
     def asks(self) -> bool:
         """Whether it asks the reader for a guess."""
         return any(GUESS.fullmatch(word) for word in re.findall(r"[\w-]+", self.body))
+
+
+def _strings(nodes: Iterable[ast.AST]) -> list[str]:
+    return [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
 
 
 def called_name(node: ast.Call) -> str:

@@ -1,4 +1,4 @@
-"""`make serve`: preview the site while you write.
+"""The command `serve`: preview the site while you write.
 
 `mkdocs serve` rebuilds every page after any change and keeps running the code that it imported first. This preview
 builds a page when its text, its chapter's code or its recordings are saved; after other changes that a page may show,
@@ -12,6 +12,7 @@ chapter's tests generate. A change of the chapter or its tests writes the sample
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import logging
 import os
@@ -31,6 +32,7 @@ from typing import TYPE_CHECKING
 from mkdocs.commands.build import build
 from mkdocs.config import load_config
 from mkdocs.exceptions import Abort
+from mkdocs.livereload import LiveReloadServer
 
 from kinetoscope.terminal import CommandError
 from kinetoscope.trace.text import printable
@@ -39,19 +41,39 @@ from snippets.lab.recording.device import PROJECT, SAMPLE_DEVICE, recordings_roo
 from snippets.lab.tools.finish import publish_all
 from snippets.lab.tools.page_text import pages
 from snippets.lab.tools.preview_errors import FenceErrors, describe_error, shorten
-from snippets.lab.tools.preview_server import PreviewServer, PrintableFormatter, is_plain
 from snippets.lab.tools.search import INDEX, improve_index
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIEnvironment
 
 
+DESCRIPTION = """\
+Build the site into a temporary folder and serve it on this machine. Saving a page's text, code or recordings builds
+the page again. Violations of the rules of pages are printed with page and line. Ctrl-C stops it.
+
+  python -m snippets.lab serve --sample rmsnorm   an unrecorded chapter, with sample numbers from its tests
+  python -m snippets.lab serve --port 8001
+"""
 HOST = "127.0.0.1"
 POLL_S = 0.25
 WATCHER_STARTS_S = 2
 CONFIG = PROJECT / "mkdocs.yml"
 CODE = ("snippets", "kinetoscope")
 WATCHED = (PROJECT / "docs", *(PROJECT / name for name in CODE), CONFIG)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `serve`."""
+    parser.add_argument("--port", type=int, default=8000, help="port (default 8000)")
+    parser.add_argument(
+        "--sample", default="", metavar="CHAPTER", help="show sample numbers from tests/chapters/CHAPTER/samples.py"
+    )
+
+
+def command(arguments: argparse.Namespace) -> int:
+    """Serve the site until Ctrl-C."""
+    serve_preview(arguments.port, arguments.sample)
+    return 0
 
 
 class Preview:
@@ -62,7 +84,7 @@ class Preview:
         self.port = port
         self.sample = sample
         self.url = f"http://{HOST}:{port}/"
-        self.server = PreviewServer(self.follow, HOST, port, str(site), polling_interval=POLL_S)
+        self.server = LiveReloadServer(self.follow, HOST, port, str(site), polling_interval=POLL_S)
         self.server.set_app(self.respond)
         self.watched = (*WATCHED, *((sample.tests,) if sample else ()))
         self.fence_errors = FenceErrors()
@@ -108,9 +130,6 @@ class Preview:
 
     def respond(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Answer a request; build an outdated page first."""
-        if not is_plain(environ.get("HTTP_HOST", ""), environ["PATH_INFO"]):
-            start_response("404 Not Found", [("Content-Type", "text/plain; charset=utf-8")])
-            return [b"404 Not Found"]
         if environ["PATH_INFO"].endswith("/"):
             with self._building:
                 self._refresh(self.site / environ["PATH_INFO"].strip("/") / "index.html")
@@ -249,7 +268,6 @@ def serve_preview(port: int, sample: str = "") -> None:
     """Serve until Ctrl-C. Raises `CommandError` if the port is in use or the chapter has no sample recordings."""
     sys.dont_write_bytecode = True  # its time stamps have whole seconds: a second save within one would be missed
     handler = logging.StreamHandler()
-    handler.setFormatter(PrintableFormatter())
     logging.getLogger("mkdocs").addHandler(handler)
     logging.getLogger("mkdocs.commands.build").addFilter(lambda record: "'dirty' build" not in record.getMessage())
     with tempfile.TemporaryDirectory(prefix="preview_") as name:

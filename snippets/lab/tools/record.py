@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kinetoscope.terminal import positive
 from snippets.lab.experiment import Experiment, chapters, find
 from snippets.lab.finding.device import Device
 from snippets.lab.notebooks.files import (
@@ -124,7 +125,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     which.add_argument("--fresh", action="store_true", help="record everything, even what is current")
     which.add_argument(
         "--minutes",
-        type=_minutes,
+        type=positive("minutes"),
         default=math.inf,
         metavar="N",
         help="start nothing that would probably end later than in N minutes",
@@ -139,16 +140,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--shared", action="store_true", help="record beside other programs; the recordings are marked as disturbed"
     )
-
-
-def _minutes(text: str) -> float:
-    try:
-        minutes = float(text)
-    except ValueError:
-        minutes = 0.0
-    if not minutes > 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of minutes above 0")
-    return minutes
 
 
 def command(arguments: argparse.Namespace) -> int:

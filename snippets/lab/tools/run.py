@@ -5,10 +5,8 @@ from __future__ import annotations
 import argparse
 from dataclasses import replace
 from os.path import relpath
-from pathlib import Path, PosixPath
-from typing import Any
+from pathlib import Path
 
-from kinetoscope.files import write_whole
 from kinetoscope.terminal import Parser
 from snippets.lab.experiment import Experiment, UnknownName, Value, chapters, find
 from snippets.lab.notebooks.files import PREFIX, find_notebook
@@ -20,15 +18,6 @@ trace. The experiment's parameters are options: run mlp/eager --help lists them.
 
   python -m snippets.lab run mlp/compiled --batch 16 --trace-dir traces
 """
-
-
-class TraceFolder(PosixPath):
-    """A folder whose files are written whole or not at all, such as the traces of `profile_here`."""
-
-    def write_bytes(self, data: Any) -> int:
-        """Replace this file; a full disk leaves the old one, or none."""
-        write_whole(Path(self), data)
-        return len(data)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -83,7 +72,7 @@ def build_options(experiment: Experiment) -> Parser:
         description="Profile this experiment here and print the profiler's table; with --trace-dir, write its trace.",
     )
     parser.add_argument("--device", choices=("cuda", "cpu"), help="default: the GPU if there is one, else the CPU")
-    parser.add_argument("--trace-dir", type=TraceFolder, metavar="DIR", help="folder for the Chrome trace")
+    parser.add_argument("--trace-dir", type=Path, metavar="DIR", help="folder for the Chrome trace")
     for parameter, default in experiment.parameters.items():
         parser.add_argument(f"--{parameter}", type=type(default), default=default, help=f"default {default}")
     return parser

@@ -2,7 +2,7 @@
 
 Panels of other devices and the tables of timelines are the text of a `<noscript>` until a reader opens them: up to half
 of a page. After a build they move into a file next to it, `set_aside.html`, and a link stays. With scripts,
-docs/assets/js/held.js puts the part in place; without scripts, the link leads to it. A preview keeps them in the page.
+docs/assets/js/first.js puts the part in place; without scripts, the link leads to it. A preview keeps them in the page.
 """
 
 from __future__ import annotations

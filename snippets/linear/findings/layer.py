@@ -11,7 +11,7 @@ from kinetoscope.trace.events import CpuOp, GpuActivity, Step
 from kinetoscope.trace.queries import find_op, gpu_names
 from snippets.lab.cache import cached, code_key
 from snippets.lab.finding import Device, Figure, Run, Source, TraceError, claim, derived, equals, format_value, matches
-from snippets.lab.finding.claim import Band
+from snippets.lab.finding.band import Band
 from snippets.lab.page import diff_table, dispatch_tree, guess_choice, show as show, timeline
 
 A100_KERNEL = "cutlass_80_wmma_tensorop_bf16_s161616gemm_bf16_32x32_32x1_tn_align8"

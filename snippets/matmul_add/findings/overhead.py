@@ -10,7 +10,8 @@ from kinetoscope.trace.averages import key_averages
 from kinetoscope.trace.events import CpuOp, CudaCall, GpuActivity, Span, Step, Trace
 from kinetoscope.trace.queries import kernel_time_us
 from snippets.lab.finding import Device, Figure, Run, TraceError, format_value
-from snippets.lab.finding.claim import Source, at_least, at_most, between, claim, equals
+from snippets.lab.finding.band import at_least, at_most, between, equals
+from snippets.lab.finding.claim import Source, claim
 from snippets.lab.finding.measure import derived, ratio_of_kinds, share_of_ceiling
 from snippets.lab.page import regimes, roofline, show as show, timeline
 from snippets.lab.recording.ceilings import LARGE_MATMUL, matmul_name

@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from kinetoscope.html import Cell, Html, details, table
 from snippets.lab.finding import Device, Figure, Measure, NotRecorded, Run, format_value, timing_of_samples
-from snippets.lab.finding.claim import at_least, between, claim, equals
+from snippets.lab.finding.band import at_least, between, equals
+from snippets.lab.finding.claim import claim
 from snippets.lab.finding.measure import unpaired_ratio
 from snippets.lab.page import figure_cell, show as show, timing_bars
 from snippets.lab.recording.schema import NotTimed, Timing

@@ -11,7 +11,8 @@ from kinetoscope.trace.queries import kernel_time_us
 from snippets.lab.charts.bar_charts import kernel_bars, timing_bars
 from snippets.lab.experiment import Parameters
 from snippets.lab.finding import Device, Figure, Measure, Source, format_value, timing_of_samples
-from snippets.lab.finding.claim import at_least, at_most, between, claim, equals, matches
+from snippets.lab.finding.band import at_least, at_most, between, equals, matches
+from snippets.lab.finding.claim import claim
 from snippets.lab.finding.measure import (
     derived,
     largest,

@@ -11,7 +11,7 @@ from kinetoscope.trace.averages import key_averages
 from kinetoscope.trace.events import Step
 from kinetoscope.trace.queries import op_name
 from snippets.lab.finding import Device, Figure, Measure, NotTimed, Run, between, claim, equals, format_value, matches
-from snippets.lab.finding.claim import at_least, at_most
+from snippets.lab.finding.band import at_least, at_most
 from snippets.lab.finding.measure import largest, ratio_of_pairs
 from snippets.lab.page import figure_cell, show as show
 from snippets.lab.recording.schema import Timing

@@ -8,7 +8,8 @@ from kinetoscope.html import Cell, Html, table
 from kinetoscope.trace.events import Step
 from kinetoscope.trace.queries import kernel_time_us
 from snippets.lab.finding import Device, Figure, Measure, NotRecorded, format_value, timing_of_samples
-from snippets.lab.finding.claim import at_least, between, claim
+from snippets.lab.finding.band import at_least, between
+from snippets.lab.finding.claim import claim
 from snippets.lab.finding.device import all_devices
 from snippets.lab.finding.measure import derived, paired_ratio, percent, ratio_of_pairs, smallest, unpaired_ratio
 from snippets.lab.finding.mismatch import NOT_SHOWN, reading

@@ -9,7 +9,8 @@ from math import prod
 from kinetoscope.html import Cell, Html, note, table
 from kinetoscope.trace.events import Step
 from snippets.lab.finding import Device, Figure, Measure, NotRecorded, format_value, same, unpaired_ratio
-from snippets.lab.finding.claim import at_least, between, claim, equals, matches
+from snippets.lab.finding.band import at_least, between, equals, matches
+from snippets.lab.finding.claim import claim
 from snippets.lab.page import bytes_moved, diff_table, figure_cell, kernel_name_html, show as show, timeline
 from snippets.mlp.findings.eager import copy_share, gemm_kernels, moved_bytes, pointwise_us
 from snippets.mlp.findings.steps import BF16_BYTES, fused_work, gate_bytes, kernel_ops, launch_size, part_2, pointwise

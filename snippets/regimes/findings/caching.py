@@ -1,5 +1,7 @@
 """Whether GELU reads from memory: its rate right after the product that wrote its input, and what fusing saves."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,5 +1,7 @@
 """Cost and benefit of the compiler's modes: seconds of a compilation, time of a call."""
 
+from __future__ import annotations
+
 import math
 import statistics
 from collections.abc import Mapping, Sequence

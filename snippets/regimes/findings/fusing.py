@@ -1,5 +1,7 @@
 """Where fusion does not win: few tokens and many, and a bias that moves."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Mapping
 from functools import partial

@@ -1,5 +1,7 @@
 """The compiler's output: guards, generated code, and the candidates of max-autotune."""
 
+from __future__ import annotations
+
 import math
 import re
 from collections import Counter

@@ -1,5 +1,7 @@
 """When a compilation has paid for itself: what a call saves, calls until then, and the modes alone for seconds."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Mapping
 from functools import partial

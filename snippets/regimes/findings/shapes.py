@@ -1,5 +1,7 @@
 """The cost of a new number of tokens for a compiled stack."""
 
+from __future__ import annotations
+
 import re
 import statistics
 from collections.abc import Mapping, Sequence

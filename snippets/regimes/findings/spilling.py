@@ -1,5 +1,7 @@
 """A kernel made to spill: its registers, its machine code and its time beside one that does not."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Mapping, Sequence
 from html import escape

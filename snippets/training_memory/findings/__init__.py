@@ -1,4 +1,7 @@
-"""The figures and claims of the chapter training_memory: steps, optimizers, precision, learning, memory, allocator."""
+"""The figures and claims of the chapter training_memory: steps, optimizers, precision, learning, memory, allocator.
+
+charts.py draws the bytes that a step holds and an allocator's segments, by means of drawn.py.
+"""
 
 from snippets.training_memory.findings import (
     allocator,

@@ -1,5 +1,7 @@
 """How the caching allocator rounds, what it keeps, and how it runs out of memory that is free."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -7,10 +9,10 @@ from html import escape
 from typing import Any
 
 from kinetoscope.html import Cell, Html, code, table
-from snippets.lab.charts.memory import Segment
-from snippets.lab.charts.memory_charts import memory_map
 from snippets.lab.finding import Device, Figure, Run, at_least, claim, equals
 from snippets.lab.page import show as show
+from snippets.training_memory.findings.charts import memory_map
+from snippets.training_memory.findings.drawn import Segment
 
 ARTICLE = "Profiling in PyTorch: From nn.Linear to Fused MLP Optimization"
 MIB = 1 << 20

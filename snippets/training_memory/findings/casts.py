@@ -1,5 +1,7 @@
 """The cost of autocast's casts, eager and compiled: kernels that only convert."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -192,7 +194,8 @@ def casts_table(device: Device, *variants: str) -> Html:
     """Kernels that only convert, eager and compiled: how many, and how long."""
     rows: list[list[Cell]] = []
     found = {variant: casts(run, run.step) for variant in variants for run in [steps.run_of(device, variant)]}
-    for name, keep in {**ROWS, "together": lambda cast: True}.items():
+    together: Mapping[str, Callable[[Cast], bool]] = {"together": lambda cast: True}
+    for name, keep in {**ROWS, **together}.items():
         cells: list[Cell] = [name]
         for variant in variants:
             kept = [cast.activity for cast in found[variant] if keep(cast)]

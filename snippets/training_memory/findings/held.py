@@ -1,11 +1,13 @@
 """The data of the step's probe: its variants, the bytes of its phases, and its events by kind of bytes."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from snippets.lab.charts.memory import HeldStep
 from snippets.lab.finding import Device, Figure, Run
-from snippets.training_memory.shapes import SIZE, kept_bytes
+from snippets.training_memory.experiments.shapes import SIZE, kept_bytes
+from snippets.training_memory.findings.drawn import HeldStep
 
 PHASES = ("forward", "backward", "optimizer")
 EAGER: Mapping[str, Mapping[str, Any]] = {

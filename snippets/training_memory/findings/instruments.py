@@ -1,5 +1,7 @@
 """The reports of memory_summary(), the profiler and a snapshot on a fragmented segment: an article's tip, tested."""
 
+from __future__ import annotations
+
 from kinetoscope.html import Cell, Html, code, details, table
 from snippets.lab.finding import Device, Figure, Source, at_least, claim, equals
 from snippets.lab.page import show as show

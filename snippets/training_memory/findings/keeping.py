@@ -1,6 +1,8 @@
 """The tensors that forward keeps for backward: measured, derived from shapes, chosen by a compiler, and recomputed
 instead."""
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace

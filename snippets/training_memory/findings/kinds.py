@@ -1,5 +1,7 @@
 """Which kinds of kernels each phase of a training step contributes."""
 
+from __future__ import annotations
+
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 

@@ -1,5 +1,7 @@
 """Learning in each precision: losses, and weights that an update leaves unchanged."""
 
+from __future__ import annotations
+
 import statistics
 from typing import Any
 

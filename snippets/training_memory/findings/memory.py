@@ -1,14 +1,16 @@
 """The memory of a training step in each phase, by kind of bytes, and its other memory on the GPU."""
 
+from __future__ import annotations
+
 from kinetoscope.html import Cell, Html, table
 from kinetoscope.trace.units import format_value
 from snippets.lab.charts.bar_charts import stacked_bars
-from snippets.lab.charts.memory import HELD, NAMES as KINDS
-from snippets.lab.charts.memory_charts import memory_timeline
 from snippets.lab.finding import Device, Figure, NotTimed, Source, at_least, at_most, between, claim, equals
 from snippets.lab.page import show as show
 from snippets.training_memory.findings import held
 from snippets.training_memory.findings.allocator import ARTICLE
+from snippets.training_memory.findings.charts import memory_timeline
+from snippets.training_memory.findings.drawn import HELD, NAMES as KINDS
 
 HIGH = 1.5
 """Memory in use over the sum of weights and activations, from which we call it significantly higher."""

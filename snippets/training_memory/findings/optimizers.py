@@ -1,5 +1,7 @@
 """AdamW three ways: its kernels, its time, and the bytes that it moves."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Mapping
 

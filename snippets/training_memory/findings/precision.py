@@ -1,5 +1,7 @@
 """Training steps by precision: how long they take, and what their matrix products multiply."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 
 from kinetoscope.html import Cell, Html, table

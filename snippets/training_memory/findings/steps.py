@@ -1,5 +1,7 @@
 """A training step by phase and by optimizer: kernels, launches and GPU time."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 

@@ -1,5 +1,7 @@
 """The compiler's cost for a loop: lengths that recompile, graphs that break, launch configurations that are timed."""
 
+from __future__ import annotations
+
 import itertools
 import math
 import statistics

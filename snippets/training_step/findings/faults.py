@@ -1,5 +1,7 @@
 """Claims about the faults: their rules find them before the mend alone, ceilings hold, and mending saves time."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 
 from kinetoscope.trace.queries import step_us

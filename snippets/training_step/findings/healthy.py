@@ -1,5 +1,7 @@
 """The healthy step: its phases, who waits for whom, what the GPU's time is spent on, and memory."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Mapping, Sequence
 

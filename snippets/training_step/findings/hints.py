@@ -1,5 +1,7 @@
 """The page's hints, on its own traces: lengths of steps, GPU annotations, launches of tiny kernels."""
 
+from __future__ import annotations
+
 import itertools
 import math
 import re

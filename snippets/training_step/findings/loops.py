@@ -1,5 +1,7 @@
 """The loops of the chapter: faults with their rules, what mending one saved, and what a rule says of a trace."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 from kinetoscope.diagnosis.diagnose import diagnose

@@ -1,5 +1,7 @@
 """The mend of a fault as a diff, computed from the two functions that are measured."""
 
+from __future__ import annotations
+
 import ast
 import difflib
 import textwrap
@@ -12,7 +14,6 @@ from snippets.lab.finding import Device
 from snippets.lab.recording.device import PROJECT
 
 _FOLDER = PROJECT / "snippets" / "training_step"
-_FILES = ("faults.py", "model.py")
 _CLASSES = {"+": "gi", "-": "gd"}
 _CONTEXT = 2
 
@@ -21,8 +22,8 @@ _CONTEXT = 2
 def _functions() -> dict[str, str]:
     """Name of a function -> its body as written, without docstring and indentation."""
     bodies: dict[str, str] = {}
-    for file in _FILES:
-        text = (_FOLDER / file).read_text(encoding="utf-8")
+    for path in (*sorted(_FOLDER.glob("faults/*.py")), _FOLDER / "model.py"):
+        text = path.read_text(encoding="utf-8")
         lines = text.splitlines()
         for node in ast.parse(text).body:
             if isinstance(node, ast.FunctionDef):

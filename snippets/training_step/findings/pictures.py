@@ -1,5 +1,7 @@
 """A step of a training loop, small enough to draw: phases and waits on the CPU, runs of kernels on the GPU."""
 
+from __future__ import annotations
+
 import itertools
 from collections.abc import Mapping, Sequence
 

@@ -1,5 +1,7 @@
 """The probes' data: two clocks, allocators, the cost of the profiler, its table."""
 
+from __future__ import annotations
+
 import math
 import re
 from collections.abc import Mapping, Sequence

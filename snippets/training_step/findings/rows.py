@@ -1,5 +1,7 @@
 """The rows of a trace that give a fault away: how often each is in the middle step and how long, before and after."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

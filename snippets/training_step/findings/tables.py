@@ -1,5 +1,7 @@
 """The faults side by side: an iteration before and after each mend, and the ceiling of its rule."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 
 from kinetoscope.html import Cell, Html, code, table

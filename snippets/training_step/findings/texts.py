@@ -1,5 +1,7 @@
 """Texts as PyTorch printed them: the profiler's whole table, Dynamo's warning, Dynamo's reason for a graph break."""
 
+from __future__ import annotations
+
 from html import escape
 
 from kinetoscope.html import Html, details

@@ -1,5 +1,7 @@
 """The chapter's figures and claims, and the text of its pieces."""
 
+from __future__ import annotations
+
 import re
 from html import unescape
 

@@ -1,5 +1,7 @@
 """What attention launches, by backend and compiled: bands and tables on recordings, some of them altered."""
 
+from __future__ import annotations
+
 import re
 import sys
 from collections.abc import Callable

@@ -1,5 +1,7 @@
 """Decoding, training and errors: figures and tables on recordings, some of them altered."""
 
+from __future__ import annotations
+
 import copy
 import re
 

@@ -1,5 +1,7 @@
 """The experiments, their work counted by hand, and a sweep whose variant stops."""
 
+from __future__ import annotations
+
 import socket
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -7,7 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from snippets.attention import experiments, model
+from snippets.attention import model
+from snippets.attention.experiments import growing, others, steps
 from snippets.lab.capture.checking import relative_error
 from snippets.lab.capture.instruments import TorchInstruments
 from snippets.lab.experiment import Experiment, Instruments, NeedsGpu, StepTimes, Subject, find
@@ -51,32 +54,32 @@ def test_the_shapes() -> None:
 
 def test_the_work_of_a_forward() -> None:
     """2 sequences, 3 heads, 8 tokens, head_dim 4: four tensors of 192 numbers; half of 8 keys for each of 48 rows."""
-    work = experiments.forward_work(2, 3, 8, 4)
+    work = steps.forward_work(2, 3, 8, 4)
     assert work.bytes == 4 * 192 * 2
     assert work.flops == 2 * (2 * 2 * 3 * 8 * 8 * 4) // 2
     assert work.matmuls == ()  # batched products: no bare matmul is their ceiling
 
 
 def test_the_work_of_a_forward_at_the_series_shape() -> None:
-    work = experiments.forward_work(**experiments.SHAPE)
+    work = steps.forward_work(**steps.SHAPE)
     assert work.bytes == 67_108_864
     assert work.flops == 17_179_869_184
 
 
 def test_the_work_of_one_token() -> None:
     """One query and one key: nothing to halve."""
-    assert experiments.forward_work(1, 1, 1, 4).flops == 2 * (2 * 4)
+    assert steps.forward_work(1, 1, 1, 4).flops == 2 * (2 * 4)
 
 
 def test_the_work_of_training() -> None:
-    work = experiments.training_work(2, 3, 8, 4)
+    work = steps.training_work(2, 3, 8, 4)
     assert work.bytes == 7 * 192 * 2
-    assert work.flops == 3 * experiments.forward_work(2, 3, 8, 4).flops
+    assert work.flops == 3 * steps.forward_work(2, 3, 8, 4).flops
 
 
 def test_the_work_of_a_decode_step() -> None:
     """Keys and values of 2 * 3 heads of 8 tokens, 192 numbers each; a query and a result of 24 numbers."""
-    work = experiments.decode_work(2, 3, 8, 4)
+    work = steps.decode_work(2, 3, 8, 4)
     assert work.bytes == 2 * (192 + 192 + 24 + 24)
     assert work.flops == 2 * (2 * 6 * 4 * 8)
 
@@ -108,7 +111,7 @@ def test_it_is_right_here_or_says_why_it_cannot_run(experiment: Experiment) -> N
 
 def test_flex_has_no_backward_on_a_cpu() -> None:
     with pytest.raises(NeedsGpu, match=r"attention/\w+ and attention/training_flash run here"):
-        experiments.training("cpu", "flex", 1, 2, 65, 64)
+        steps.training("cpu", "flex", 1, 2, 65, 64)
 
 
 def test_a_wrong_gradient_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,7 +119,7 @@ def test_a_wrong_gradient_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     naive = model.naive
     monkeypatch.setattr(model, "in_place", lambda q, k, v, hidden: naive(q, k, (v + v.detach()) / 2, hidden))
     with pytest.raises(ArithmeticError, match=r"relative error 5\.\d+e-01 in the gradient of v"):
-        experiments.training("cpu", "in_place", 1, 2, 65, 64)
+        steps.training("cpu", "in_place", 1, 2, 65, 64)
 
 
 @pytest.fixture
@@ -129,15 +132,15 @@ def on_cpu(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
         for name in subjects:
             found[name]["samples_us"] = [1.0, 2.0, float(tokens)]
 
-    monkeypatch.setattr(experiments, "PRODUCT", (8, 8, 8))
-    monkeypatch.setattr(experiments, "_time", noting)
+    monkeypatch.setattr(growing, "PRODUCT", (8, 8, 8))
+    monkeypatch.setattr(growing, "_time", noting)
     monkeypatch.setattr(torch, "compile", lambda function, dynamic: function)
     monkeypatch.setattr(model, "flex", lambda q, k, v, blocks: model.sdpa(q, k, v, "math"))
     return timed
 
 
 def at_length(tokens: int, out_of_memory: dict[str, str]) -> dict[str, Any]:
-    found = experiments._at_length(TorchInstruments(), "cpu", (1, 2, tokens, 64), out_of_memory)
+    found = growing._at_length(TorchInstruments(), "cpu", (1, 2, tokens, 64), out_of_memory)
     assert list(found["variants"]) == list(VARIANTS)
     return found
 
@@ -193,10 +196,10 @@ def test_out_of_memory_in_timing(monkeypatch: pytest.MonkeyPatch, on_cpu: list[l
     """What was found before is gone with it: no time, no claim."""
 
     def full(_: Instruments, subjects: Mapping[str, Subject], found: dict[str, dict[str, Any]], tokens: int) -> None:
-        with experiments._noting("naive", found):
+        with growing._noting("naive", found):
             raise FULL
 
-    monkeypatch.setattr(experiments, "_time", full)
+    monkeypatch.setattr(growing, "_time", full)
     out_of_memory: dict[str, str] = {}
     why = "out of memory for 64.00 GiB more at 7 tokens"
     assert at_length(7, out_of_memory)["variants"]["naive"] == {"stopped": why}
@@ -244,7 +247,7 @@ def test_fewer_rounds_of_longer_sequences(tokens: int, rounds: int) -> None:
     bench = Bench()
     subjects = {name: Subject(torch.clone, tuple, torch.clone, notes={"name": name}) for name in ("a", "math", "b")}
     found: dict[str, dict[str, Any]] = {name: {"error": 0.1} for name in subjects}
-    experiments._time(bench, subjects, found, tokens)
+    growing._time(bench, subjects, found, tokens)
     assert found["math"] == {"stopped": "out of memory for 64.00 GiB more"}
     assert bench.asked == [(("a", "b"), rounds)]
     assert [found[name]["samples_us"] for name in ("a", "b")] == [[1.0, 2.0, 4.0]] * 2
@@ -252,8 +255,8 @@ def test_fewer_rounds_of_longer_sequences(tokens: int, rounds: int) -> None:
 
 def test_the_lengths(monkeypatch: pytest.MonkeyPatch) -> None:
     shapes = []
-    monkeypatch.setattr(experiments, "_at_length", lambda _, device, shape, why: shapes.append((device, shape)))
-    assert experiments.lengths(TorchInstruments(), "cuda", 8, 16, 64, 1000) == {"128": None, "256": None, "512": None}
+    monkeypatch.setattr(growing, "_at_length", lambda _, device, shape, why: shapes.append((device, shape)))
+    assert growing.lengths(TorchInstruments(), "cuda", 8, 16, 64, 1000) == {"128": None, "256": None, "512": None}
     assert shapes == [("cuda", (8, 16, tokens, 64)) for tokens in (128, 256, 512)]
 
 
@@ -262,7 +265,7 @@ def test_a_dropped_result() -> None:
     ran = []
     subject = Subject(step=lambda x: ran.append(x) or x + 1, inputs=tuple, reference=torch.clone)
     x = torch.ones(2)
-    assert experiments._forgetting(subject).step(x) is x
+    assert growing._forgetting(subject).step(x) is x
     assert ran == [x]
 
 
@@ -272,22 +275,22 @@ def test_without_the_hub_it_says_so_at_once(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(socket, "create_connection", lambda *arguments, **options: asked.append(arguments))
     monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
     monkeypatch.setenv("LOCAL_KERNELS", "someone/else=folder")
-    assert experiments.hub_kernel() == "the Hugging Face Hub cannot be reached from here"
+    assert others.hub_kernel() == "the Hugging Face Hub cannot be reached from here"
     assert asked == []
 
 
 def test_a_local_kernel_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("kernels")
-    monkeypatch.setenv("LOCAL_KERNELS", f"{experiments.HUB_KERNELS}=no_such_folder")
-    assert experiments.hub_kernel().startswith("FileNotFoundError: Cannot find a build variant")
+    monkeypatch.setenv("LOCAL_KERNELS", f"{others.HUB_KERNELS}=no_such_folder")
+    assert others.hub_kernel().startswith("FileNotFoundError: Cannot find a build variant")
 
 
 @pytest.mark.gpu
 @pytest.mark.filterwarnings("default")
 def test_the_sweep_on_the_gpu() -> None:
     """In graphs and in the stream; every variant has a time."""
-    for tokens in (128, 2 * experiments.LONGEST_IN_GRAPH):
-        found = experiments._at_length(TorchInstruments(), "cuda", (1, 2, tokens, 64), {})
+    for tokens in (128, 2 * growing.LONGEST_IN_GRAPH):
+        found = growing._at_length(TorchInstruments(), "cuda", (1, 2, tokens, 64), {})
         for name, one in found["variants"].items():
             assert list(one) == ["peak_bytes", "error", "samples_us"], (name, one)
             assert len(found["matmul"]["samples_us"]) == len(one["samples_us"])

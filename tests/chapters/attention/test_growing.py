@@ -1,5 +1,7 @@
 """The speed of each variant, and the effect of longer sequences: claims and tables on altered recordings."""
 
+from __future__ import annotations
+
 import copy
 from typing import Any
 

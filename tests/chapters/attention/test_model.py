@@ -1,5 +1,7 @@
 """Attention in all its forms against float64 and against its formula, at odd sizes."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable
 
@@ -8,7 +10,7 @@ import torch
 from torch import Tensor
 
 from snippets.attention import model
-from snippets.attention.experiments import attention
+from snippets.attention.experiments.steps import attention
 
 ON_CPU = ("naive", "in_place", "math", "flash", "auto")
 COMPILED = ("compiled", "flex")

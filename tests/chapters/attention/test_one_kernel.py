@@ -1,5 +1,7 @@
 """Gains and costs of one kernel: bytes and occupancy, on altered recordings and on numbers by hand."""
 
+from __future__ import annotations
+
 import re
 
 import pytest

@@ -1,5 +1,7 @@
 """The softmax of rows in blocks: that of whole rows, whatever the blocks."""
 
+from __future__ import annotations
+
 import math
 import re
 

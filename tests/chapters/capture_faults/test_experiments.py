@@ -1,5 +1,7 @@
 """Captures that go wrong, on a CPU: what each keeps, and what `doctor` says of it."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,7 +12,8 @@ from torch.profiler import profile
 from kinetoscope.doctor.trace_checks import check_trace
 from kinetoscope.trace.events import Trace
 from kinetoscope.trace.kineto import read_trace
-from snippets.capture_faults import experiments, model
+from snippets.capture_faults import model
+from snippets.capture_faults.experiments import captures, costs, sessions
 from snippets.lab.capture.instruments import TorchInstruments
 
 pytestmark = [
@@ -59,29 +62,29 @@ def test_doctor_of_a_profile_of_the_cpu(step: Callable[[], None], tmp_path: Path
 
 
 def test_probes_of_captures() -> None:
-    forgotten = experiments.forgotten_step(instruments, "cpu")
+    forgotten = captures.forgotten_step(instruments, "cpu")
     assert (forgotten["forgotten"]["operators"], forgotten["ended"]["steps"]) == (0, 3)
     assert "initialized" in forgotten["forgotten"]["error"]
-    thread = experiments.in_a_thread(instruments, "cpu")
+    thread = captures.in_a_thread(instruments, "cpu")
     assert thread["thread"]["operators"] == 0 < thread["here"]["operators"]
-    both = experiments.cpu_only(instruments, "cpu")
+    both = captures.cpu_only(instruments, "cpu")
     assert both["cpu_only"]["gpu"] == both["everything"]["gpu"] == 0 < both["cpu_only"]["operators"]
 
 
 def test_items_of_worker_processes_are_not_seen() -> None:
-    assert experiments.in_workers(instruments, "cpu", 1) == {"made": {"0": 64, "1": 0}}
+    assert captures.in_workers(instruments, "cpu", 1) == {"made": {"0": 64, "1": 0}}
 
 
 def test_prices_of_the_options() -> None:
-    found = experiments.overhead(instruments, "cpu", repeats=2, steps=1)
-    assert list(found["samples_us"]) == ["without", *experiments.OPTIONS]
+    found = costs.overhead(instruments, "cpu", repeats=2, steps=1)
+    assert list(found["samples_us"]) == ["without", *costs.OPTIONS]
     assert all(len(samples) == 2 for samples in found["samples_us"].values())
     assert len(found["before_us"]) == 2
     assert found["bytes_per_step"]["nothing"] < found["bytes_per_step"]["with_stack"] < found["bytes_per_step"]["all"]
 
 
 def test_sessions_without_and_with_warm_up() -> None:
-    found = experiments.unwarmed(instruments, "cpu", sessions=1)
+    found = sessions.unwarmed(instruments, "cpu", sessions=1)
     assert {name: len(sessions) for name, sessions in found.items()} == {"unwarmed": 1, "warmed": 1}
     (session,) = found["warmed"]
     assert (session["launches"], session["missing"]) == (0, 0)
@@ -89,7 +92,7 @@ def test_sessions_without_and_with_warm_up() -> None:
 
 
 def test_sizes_of_traces() -> None:
-    one, three = experiments.huge(instruments, "cpu", "1 3")["traces"]
+    one, three = costs.huge(instruments, "cpu", "1 3")["traces"]
     assert (one["steps"], three["steps"]) == (1, 3)
     assert 2 * one["bytes"] < three["bytes"] < 4 * one["bytes"]
     assert one["events"] < three["events"]
@@ -105,5 +108,5 @@ def test_launches_without_their_work() -> None:
         {"cat": "cuda_runtime", "name": "cudaLaunchKernel", "ts": at, "args": {"correlation": at}} for at in (5, 6, 105)
     ]
     kernels = [{"cat": "kernel", "name": "k", "args": {"correlation": 5}}]
-    found = experiments._first_steps([*steps, *calls, *kernels])
+    found = sessions._first_steps([*steps, *calls, *kernels])
     assert found == {"launches": 2, "missing": 1, "first_us": 90, "second_us": 89}

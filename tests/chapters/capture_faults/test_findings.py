@@ -1,5 +1,7 @@
 """The page on what a capture gets wrong: its figures and tables on the book's recordings, and on altered ones."""
 
+from __future__ import annotations
+
 from kinetoscope.trace.events import Step
 from snippets.capture_faults.findings import captures
 from snippets.capture_faults.findings.dependent import early_when_recomputing, second_starts

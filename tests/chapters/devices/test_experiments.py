@@ -1,5 +1,7 @@
 """The subjects on a CPU, at small and odd sizes, and the probes with instruments that only note."""
 
+from __future__ import annotations
+
 import os
 import subprocess
 from collections.abc import Mapping

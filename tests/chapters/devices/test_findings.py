@@ -1,5 +1,7 @@
 """The pages devices and measuring: exact rates from recordings written by hand, and the book's own recordings."""
 
+from __future__ import annotations
+
 import re
 from pathlib import Path
 from typing import Any

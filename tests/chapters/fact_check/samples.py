@@ -1,5 +1,7 @@
 """Made-up recordings: for the tests here, and for `make serve SAMPLE=fact_check`."""
 
+from __future__ import annotations
+
 from typing import Any
 
 from snippets.fact_check.experiments import TOKENS

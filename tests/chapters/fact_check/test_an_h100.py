@@ -1,5 +1,7 @@
 """Rows that are for an H100: judged by an H100's recordings and by nothing else."""
 
+from __future__ import annotations
+
 import json
 import shutil
 from pathlib import Path

@@ -1,5 +1,7 @@
 """Values derived from datasheets, against numbers computed by hand."""
 
+from __future__ import annotations
+
 import msgspec
 import pytest
 

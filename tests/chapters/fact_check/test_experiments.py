@@ -1,5 +1,7 @@
 """The fact check's experiments on a CPU: the article's layer, its table, and the block in all its forms."""
 
+from __future__ import annotations
+
 from typing import Any, cast
 
 import pytest

@@ -1,5 +1,7 @@
 """The fact check on made-up recordings of its own, and every article has its row."""
 
+from __future__ import annotations
+
 from dataclasses import replace
 from pathlib import Path
 

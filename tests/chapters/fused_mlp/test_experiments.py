@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from snippets.fused_mlp.forwards import forward, training
+from snippets.fused_mlp.experiments.forwards import forward, training
+from snippets.fused_mlp.experiments.halves import gate_up, linear_activation
 from snippets.fused_mlp.geglu.support import unsupported_device
-from snippets.fused_mlp.halves import gate_up, linear_activation
 from snippets.lab.experiment import NeedsGpu, Subject
 
 SIZES = {"tokens": 16, "dim": 32, "hidden": 64}

@@ -11,39 +11,20 @@ import pytest
 import torch
 from torch import Tensor
 
-from snippets.fused_mlp.geglu import few_tokens
+from snippets.fused_mlp.geglu import few_tokens, few_tokens_hopper as hopper
 from snippets.fused_mlp.geglu.launch import Launch, compile_together
-from snippets.fused_mlp.geglu.support import gated_reference
 from snippets.fused_mlp.geglu.ways import is_hopper
 from snippets.fused_mlp.geglu.work import sizes_of
-from tests.chapters.fused_mlp.test_portable_gpu import GUARD, check, check_guards, gated, inputs, linear
+from tests.chapters.fused_mlp.checks import ACTIVATIONS, BF16, F16, gated, inputs, linear
+from tests.chapters.fused_mlp.test_portable_gpu import check
+from tests.chapters.guarded import check_written
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(120, method="thread")]
 
-BF16, F16 = torch.bfloat16, torch.float16
 SIZES = [(72, 136), (1056, 136)]
 """Dim and hidden: no multiples of a block; 16 divides one of them, 32 too, so that its rows have parts."""
 DEVICE = torch.device("cuda", 0)
 Run = Callable[..., Tensor]
-
-
-@pytest.fixture(autouse=True)
-def _same_numbers() -> None:
-    torch.manual_seed(0)
-
-
-@pytest.fixture
-def guarded(monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
-    """Results and the sums of slices are made inside buffers filled with NaN."""
-    buffers: list[Tensor] = []
-
-    def new_empty(like: Tensor, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
-        buffer = torch.full((math.prod(shape) + 2 * GUARD,), math.nan, dtype=dtype or like.dtype, device=like.device)
-        buffers.append(buffer)
-        return buffer[GUARD:-GUARD].view(shape)
-
-    monkeypatch.setattr(torch.Tensor, "new_empty", new_empty)
-    return buffers
 
 
 def candidates(activation: str, x: Tensor, weight: Tensor, *others: Tensor, gated: bool) -> list[tuple[str, Run]]:
@@ -56,8 +37,6 @@ def candidates(activation: str, x: Tensor, weight: Tensor, *others: Tensor, gate
         for tiles in few_tokens.fitting(sizes, gated)
     }
     if is_hopper(DEVICE):
-        from snippets.fused_mlp.geglu import few_tokens_hopper as hopper
-
         ways |= {
             f"Hopper {tiles.name}": hopper.few_tokens_hopper_way(sizes, tiles, activation, gated, has_bias)
             for tiles in hopper.hopper_tiles(rows, sizes.dim, gated)
@@ -77,30 +56,27 @@ def candidates(activation: str, x: Tensor, weight: Tensor, *others: Tensor, gate
 def test_every_candidate(rows: int, dtype: torch.dtype, dim: int, hidden: int, guarded: list[Tensor]) -> None:
     """As exact as plain PyTorch; nothing beside the result, and the same bits each time."""
     x, gate, up, bias = inputs(rows, dim, hidden, dtype)
-    right = gated_reference(x, gate, up, "gelu_tanh")
-    plain = gated(x, gate, up, "gelu_tanh")
-    for name, run in candidates("gelu_tanh", x, gate, up, gated=True):
-        guarded.clear()
-        found = run(x, gate, up)
-        check_guards(guarded)
-        check(found, plain, right)
-        assert torch.equal(run(x, gate, up), found), name
-    right = linear(x.double(), gate.double(), bias.double(), "silu")
-    plain = linear(x, gate, bias, "silu")
-    for name, run in candidates("silu", x, gate, bias, gated=False):
-        guarded.clear()
-        found = run(x, gate, bias)
-        check_guards(guarded)
-        check(found, plain, right)
-        assert torch.equal(run(x, gate, bias), found), name
+    for plain, activation, given in ((gated, "gelu_tanh", (x, gate, up)), (linear, "silu", (x, gate, bias))):
+        for name, run in candidates(activation, *given, gated=plain is gated):
+            guarded.clear()
+            found = run(*given)
+            check_written(guarded)
+            check(found, plain, *given, activation)
+            assert torch.equal(run(*given), found), name
 
 
-@pytest.mark.parametrize("activation", ["gelu_tanh", "gelu", "silu", "relu", "none"])
+@pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_every_activation(activation: str) -> None:
     x, gate, up, _ = inputs(5, 136, 200, BF16)
-    right, plain = gated_reference(x, gate, up, activation), gated(x, gate, up, activation)
     for _, run in candidates(activation, x, gate, up, gated=True):
-        check(run(x, gate, up), plain, right)
+        check(run(x, gate, up), gated, x, gate, up, activation)
+
+
+def check_replays(graph: torch.cuda.CUDAGraph, outs: list[Tensor], expected: list[Tensor], name: str) -> None:
+    for _ in range(3):
+        graph.replay()
+    torch.cuda.synchronize()
+    assert [torch.equal(out, expected[number % 2]) for number, out in enumerate(outs)] == [True] * len(outs), name
 
 
 @pytest.mark.parametrize("rows", [1, 16])
@@ -122,11 +98,7 @@ def test_what_the_kernel_before_writes_is_seen(rows: int) -> None:
                 for to, source in zip((x, gate, up), sets[number % 2], strict=True):
                     to.copy_(source)
                 outs.append(run(x, gate, up))
-        for _ in range(3):
-            graph.replay()
-        torch.cuda.synchronize()
-        for number, out in enumerate(outs):
-            assert torch.equal(out, expected[number % 2]), f"{name}: run {number}"
+        check_replays(graph, outs, expected, name)
 
 
 @pytest.mark.parametrize("rows", [1, 16])
@@ -135,8 +107,6 @@ def test_a_second_product_that_starts_early(rows: int) -> None:
     the bits of one alone, and weights that were copied before the pair are seen."""
     if not is_hopper(DEVICE):
         pytest.skip("for Hopper")
-    from snippets.fused_mlp.geglu import few_tokens_hopper as hopper
-
     width = 4096
     sets = [inputs(rows, width, width, BF16)[:3] for _ in range(2)]
     downs = [torch.randn(width, width, device="cuda", dtype=BF16) / 64 for _ in range(2)]
@@ -164,29 +134,22 @@ def test_a_second_product_that_starts_early(rows: int) -> None:
                 down.copy_(downs[number % 2])
                 first(*sets[number % 2], hidden)
                 second(hidden, down, result)
-        for _ in range(3):
-            graph.replay()
-        torch.cuda.synchronize()
-        for number, result in enumerate(outs):
-            assert torch.equal(result, expected[number % 2]), f"{tiles.name}: pair {number}"
+        check_replays(graph, outs, expected, tiles.name)
 
 
 @pytest.mark.parametrize("rows", [1, 16])
 def test_two_streams_at_once(rows: int) -> None:
     """Nothing is kept between runs that another one could take for its own."""
-    x, weight, _, bias = inputs(rows, 4096, 4096, BF16)
-    other = inputs(rows, 4096, 4096, BF16)
-    streams = [torch.cuda.Stream() for _ in range(2)]
-    for name, run in candidates("none", x, weight, bias, gated=False):
-        expected = run(x, weight, bias), run(other[0], other[1], other[3])
+    sets = [(x, weight, bias) for x, weight, _, bias in (inputs(rows, 4096, 4096, BF16) for _ in range(2))]
+    streams = [torch.cuda.Stream() for _ in sets]
+    for name, run in candidates("none", *sets[0], gated=False):
+        expected = [run(*given) for given in sets]
         torch.cuda.synchronize()
         outs: list[list[Tensor]] = [[], []]
         for _ in range(20):
-            for place, (stream, given) in enumerate(
-                zip(streams, ((x, weight, bias), (*other[:2], other[3])), strict=True)
-            ):
+            for stream, given, found in zip(streams, sets, outs, strict=True):
                 with torch.cuda.stream(stream):
-                    outs[place].append(run(*given))
+                    found.append(run(*given))
         torch.cuda.synchronize()
         for right, found in zip(expected, outs, strict=True):
             assert all(torch.equal(right, one) for one in found), name

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import inspect
 from collections.abc import Callable
 from types import SimpleNamespace
 
@@ -10,6 +11,7 @@ import pytest
 import torch
 import triton
 from torch import Tensor
+from triton.backends.nvidia.driver import CudaLauncher
 from triton.runtime._async_compile import active_mode
 from triton.tools.tensor_descriptor import TensorDescriptor
 
@@ -86,16 +88,17 @@ def pointers(*tensors: Tensor) -> tuple[object, ...]:
     return (*tensors, 8, "a constant")
 
 
+def launched_twice(kernel: Kernel, *tensors: Tensor, programs: int = 1) -> None:
+    again = Launch(kernel, programs, pointers, num_warps=8)
+    for _ in range(2):
+        again(*tensors)
+
+
 @pytest.mark.parametrize("wrapped", [False, True])
 def test_the_second_launch_goes_to_the_part_in_c(wrapped: bool) -> None:
-    kernel = Kernel(RunOfTriton36, wrapped=wrapped)
-    again = Launch(kernel, 132, pointers, num_warps=8)
-    x, out = torch.zeros(4), torch.zeros(4)
-    again(x, out)
+    kernel, x, out = Kernel(RunOfTriton36, wrapped=wrapped), torch.zeros(4), torch.zeros(4)
+    launched_twice(kernel, x, out, programs=132)
     assert kernel.ordinary == [((132,), (x, out, 8, "a constant"), {"num_warps": 8})]
-    assert kernel.again == []
-    again(x, out)
-    assert len(kernel.ordinary) == 1
     assert kernel.again == [
         (132, 1, 1, STREAM, 1234, False, True, None, None, (4, 1, 65_536), None, None, None,
          x.data_ptr(), out.data_ptr(), 8, "a constant")
@@ -103,10 +106,8 @@ def test_the_second_launch_goes_to_the_part_in_c(wrapped: bool) -> None:
 
 
 def test_the_order_of_triton_3_7() -> None:
-    kernel = Kernel(RunOfTriton37)
-    again, x = Launch(kernel, 2, pointers), torch.zeros(4)
-    again(x)
-    again(x)
+    kernel, x = Kernel(RunOfTriton37), torch.zeros(4)
+    launched_twice(kernel, x, programs=2)
     assert kernel.again == [
         (2, 1, 1, STREAM, 1234, False, True, (4, 1, 65_536), None, None, None, None, None,
          "annotations", b"signature", [x.data_ptr(), 8, "a constant"])
@@ -168,22 +169,13 @@ def test_what_is_kept_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     assert list(again.ready) == [(tensors[2].data_ptr(),)]
 
 
-def test_a_launcher_of_an_unknown_form_is_left_to_triton() -> None:
-    kernel = Kernel(RunOfAnother)
-    again, x = Launch(kernel, 1, pointers), torch.zeros(4)
-    again(x)
-    again(x)
-    assert len(kernel.ordinary) == 2
-    assert kernel.again == []
-
-
-def test_a_kernel_that_needs_scratch_is_left_to_triton() -> None:
-    kernel = Kernel(RunOfTriton36)
-    kernel.compiled.run.global_scratch_size = 128
-    again, x = Launch(kernel, 1, pointers), torch.zeros(4)
-    again(x)
-    again(x)
-    assert len(kernel.ordinary) == 2
+def test_what_is_unknown_or_needs_scratch_or_is_interpreted_is_left_to_triton() -> None:
+    scratch, interpreted = Kernel(RunOfTriton36), Kernel(RunOfTriton36)
+    scratch.compiled.run.global_scratch_size = 128
+    interpreted.compiled = None  # type: ignore[assignment]
+    for kernel in (Kernel(RunOfAnother), scratch, interpreted):
+        launched_twice(kernel, torch.zeros(4))
+        assert (len(kernel.ordinary), kernel.again) == (2, [])
 
 
 def test_who_watches_launches_sees_every_one() -> None:
@@ -203,33 +195,28 @@ def test_who_watches_launches_sees_every_one() -> None:
     assert (len(kernel.ordinary), len(kernel.again)) == (2, 1)
 
 
-def test_an_interpreted_kernel_is_launched_each_time() -> None:
-    kernel = Kernel(RunOfTriton36)
-    kernel.compiled = None  # type: ignore[assignment]
-    again, x = Launch(kernel, 1, pointers), torch.zeros(4)
-    again(x)
-    again(x)
-    assert len(kernel.ordinary) == 2
-
-
 def test_a_kernel_compiled_in_the_background_is_waited_for() -> None:
     kernel = Kernel(RunOfTriton36)
     compiled = kernel.compiled
     kernel.compiled = SimpleNamespace(result=lambda: compiled)
-    again, x = Launch(kernel, 1, pointers), torch.zeros(4)
-    again(x)
-    again(x)
+    launched_twice(kernel, torch.zeros(4))
     assert len(kernel.again) == 1
 
 
+class Compiling(Kernel):
+    def __init__(self, name: str, warm: Callable[[], object] = list) -> None:
+        super().__init__(RunOfTriton36)
+        self.name, self.warm = name, warm
+        self.warmed: list[object] = []
+
+    def warmup(self, *arguments: object, grid: tuple[int, ...], **options: object) -> None:
+        assert not gc.isenabled(), "in Python 3.11, another thread would fail that parses meanwhile"
+        self.warm()
+        self.warmed += [grid, arguments, options]
+
+
 def test_kernels_are_compiled_without_being_launched() -> None:
-    class Compiling(Kernel):
-        warmed: list[tuple[object, ...]]
-
-        def warmup(self, *arguments: object, grid: tuple[int, ...], **options: object) -> None:
-            self.warmed = [grid, arguments, options]
-
-    kernel, x = Compiling(RunOfTriton36), torch.zeros(4)
+    kernel, x = Compiling("good"), torch.zeros(4)
     launch.compile_together([Launch(kernel, 3, pointers, num_warps=8), print], x)
     assert kernel.warmed == [(3,), (x, 8, "a constant"), {"num_warps": 8}]
     assert kernel.ordinary == []
@@ -237,17 +224,6 @@ def test_kernels_are_compiled_without_being_launched() -> None:
 
 def test_a_kernel_that_cannot_be_compiled_does_not_keep_others_from_it() -> None:
     """Nor leaves it Triton compiling in the background for ever."""
-    warmed: list[str] = []
-
-    class Compiling(Kernel):
-        def __init__(self, name: str, warm: Callable[[], object]) -> None:
-            super().__init__(RunOfTriton36)
-            self.name, self.warm = name, warm
-
-        def warmup(self, *arguments: object, **options: object) -> None:
-            assert not gc.isenabled(), "in Python 3.11, another thread would fail that parses meanwhile"
-            self.warm()
-            warmed.append(self.name)
 
     def refuse() -> None:
         raise ValueError("no block of 3")
@@ -260,17 +236,12 @@ def test_a_kernel_that_cannot_be_compiled_does_not_keep_others_from_it() -> None
         assert mode is not None
         mode.submit("key", fail, print)
 
-    kinds = {"refused": refuse, "failing": fail_in_the_background, "good": list}
-    launches = [Launch(Compiling(name, warm), 1, pointers) for name, warm in kinds.items()]
-    launch.compile_together(launches, torch.zeros(4))
-    assert warmed == ["failing", "good"]
+    kernels = [Compiling("refused", refuse), Compiling("failing", fail_in_the_background), Compiling("good")]
+    launch.compile_together([Launch(kernel, 1, pointers) for kernel in kernels], torch.zeros(4))
+    assert [kernel.name for kernel in kernels if kernel.warmed] == ["failing", "good"]
     assert active_mode.get() is None
     assert gc.isenabled()
 
 
 def test_the_installed_triton_has_a_form_that_is_known() -> None:
-    import inspect
-
-    from triton.backends.nvidia.driver import CudaLauncher
-
     assert tuple(inspect.signature(CudaLauncher.__call__).parameters)[6:] in launch.FORMS

@@ -12,27 +12,16 @@ import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from snippets.fused_mlp.geglu import gradients, model, operators, plans, preactivations, support, training
+from snippets.fused_mlp.geglu import model, operators, plans, support
 from snippets.fused_mlp.geglu.model import FusedGeGLU
 from snippets.mlp.model import GeGLU
+from tests.chapters.fused_mlp.checks import ACTIVATIONS, BF16, F16, F32, OPERATORS
 
-BF16, F16, F32 = torch.bfloat16, torch.float16, torch.float32
 ROWS = "they copy rows of whole 16 bytes, and one of the widths"
-NO_GPU = r"^this call runs as plain PyTorch, without the fused kernels: they need an NVIDIA GPU$"
-OPERATORS = {
-    name: one
-    for module in (operators, gradients, preactivations, training)
-    for name, one in vars(module).items()
-    if isinstance(one, torch._ops.OpOverload)
-}
-
-
-@pytest.fixture(autouse=True)
-def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
-    torch.manual_seed(0)
-    monkeypatch.setattr(support, "SAID", set())
-    monkeypatch.setattr(plans, "PLANS", {})
-    support.unsupported_device.cache_clear()
+SAYS = "^this call runs as plain PyTorch, without the fused kernels: "
+NO_GPU = SAYS + "they need an NVIDIA GPU$"
+silently = pytest.mark.filterwarnings("ignore:this call runs as plain PyTorch")
+trained_or_not = pytest.mark.parametrize("is_trained", [False, True])
 
 
 # The module
@@ -40,14 +29,10 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_state_dict_is_that_of_the_plain_block() -> None:
     plain, fused = GeGLU(8, 24), FusedGeGLU(8, 24)
-    assert [(name, one.shape) for name, one in fused.state_dict().items()] == [
-        (name, one.shape) for name, one in plain.state_dict().items()
-    ]
-    fused.load_state_dict(plain.state_dict())
-    assert all(torch.equal(one, other) for one, other in zip(fused.parameters(), plain.parameters(), strict=True))
-    fused = FusedGeGLU(8, 24)
-    plain.load_state_dict(fused.state_dict())
-    assert all(torch.equal(one, other) for one, other in zip(fused.parameters(), plain.parameters(), strict=True))
+    for to, source in ((fused, plain), (plain, FusedGeGLU(8, 24))):
+        to.load_state_dict(source.state_dict())
+        assert list(to.state_dict()) == list(source.state_dict())
+        assert all(map(torch.equal, to.parameters(), source.parameters()))
 
 
 def test_the_module_over_a_plain_one_shares_its_layers() -> None:
@@ -80,20 +65,35 @@ def test_the_reason_is_told_once_in_a_process() -> None:
     assert len(told) == 1
     module(x)  # silent, as is another module: a warning is an error here
     FusedGeGLU(8, 24)(x)
-    with pytest.warns(
-        UserWarning, match=r"^this call runs as plain PyTorch, without the fused kernels: another reason$"
-    ):
+    with pytest.warns(UserWarning, match=f"{SAYS}another reason$"):
         support.say_once("another reason")
 
 
-@pytest.mark.parametrize("activation", ["gelu_tanh", "gelu", "silu", "relu", "none"])
-def test_the_activation_is_a_parameter(activation: str) -> None:
+def check_gradients(found: Callable[..., Tensor], plain: Callable[..., Tensor], *shapes: tuple[int, ...]) -> None:
+    """Results and all gradients, in float64."""
+    leaves = [torch.randn(shape, dtype=torch.float64, requires_grad=True) for shape in shapes]
+    results = [(out, *torch.autograd.grad(out.sum(), leaves)) for out in (found(*leaves), plain(*leaves))]
+    for one, other in zip(*results, strict=True):
+        assert torch.allclose(one, other, rtol=1e-12, atol=1e-12)
+
+
+@silently
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_activations_and_gradients(activation: str) -> None:
+    """Of the module, of gate and up, and of the two factors alone."""
     module = FusedGeGLU(7, 11, activation).double()
-    x = torch.randn(5, 7, dtype=torch.float64)
     gate, up, down = module.parameters()
-    with pytest.warns(UserWarning, match=NO_GPU):
-        found = module(x)
-    assert torch.allclose(found, support.gated_reference(x, gate, up, activation) @ down.t(), rtol=1e-13, atol=1e-14)
+    check_gradients(module, lambda x: support.gated_reference(x, gate, up, activation) @ down.t(), (5, 7))
+    check_gradients(
+        lambda *leaves: operators.gate_up(*leaves, activation),
+        lambda *leaves: support.plain_gate_up(*leaves, activation),
+        *((3, 8), (16, 8), (16, 8)),
+    )
+    check_gradients(
+        lambda *leaves: model.gated_activation(*leaves, activation),
+        lambda gate, up: support.act(gate, activation) * up,
+        *((3, 8), (3, 8)),
+    )
 
 
 def test_the_activations_by_hand() -> None:
@@ -138,14 +138,11 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> torch.device:
     return torch.device("cuda", 0)
 
 
-@pytest.mark.parametrize("dtype", [BF16, F16])
-def test_what_is_supported(gpu: torch.device, dtype: torch.dtype) -> None:
-    assert support.unsupported_work(gpu, 4 * (dtype,), (3072, 768)) == ""
-
-
 @pytest.mark.parametrize(
     ("dtypes", "widths", "reason"),
     [
+        (4 * (BF16,), (3072, 768), ""),
+        (4 * (F16,), (3072, 768), ""),
         ((F32, F32), (16, 8), "they take one 16-bit type throughout, not torch.float32"),
         ((BF16, F16), (16, 8), "they take one 16-bit type throughout, not torch.bfloat16, torch.float16"),
         ((F32, BF16), None, "they take one 16-bit type throughout, not torch.bfloat16, torch.float32"),
@@ -154,7 +151,7 @@ def test_what_is_supported(gpu: torch.device, dtype: torch.dtype) -> None:
         ((torch.float64,), None, "they take one 16-bit type throughout, not torch.float64"),
     ],
 )  # fmt: skip
-def test_what_is_not_supported(
+def test_what_is_supported(
     gpu: torch.device, dtypes: tuple[torch.dtype, ...], widths: tuple[int, ...] | None, reason: str
 ) -> None:
     assert support.unsupported_work(gpu, dtypes, widths) == reason
@@ -177,34 +174,36 @@ def test_tensors_on_different_devices_are_not_supported() -> None:
 # Sizes and layers that do not fit
 
 
-@pytest.mark.parametrize("is_trained", [False, True])
+@trained_or_not
 @pytest.mark.parametrize(
-    ("function", "shapes", "told"),
+    ("function", "shapes"),
     [
-        ("gated_mlp", [(2, 8), (16, 8), (16, 7), (8, 16)], "x (2, 8), weights [(16, 8), (16, 7)], down (8, 16)"),
-        ("gated_mlp", [(2, 7), (16, 8), (16, 8), (8, 16)], "x (2, 7), weights [(16, 8), (16, 8)], down (8, 16)"),
-        ("gated_mlp", [(2, 8), (16, 8), (16, 8), (8, 15)], "x (2, 8), weights [(16, 8), (16, 8)], down (8, 15)"),
-        ("gated_mlp", [(2, 8), (16, 8), (16, 8), (16, 8)], "x (2, 8), weights [(16, 8), (16, 8)], down (16, 8)"),
-        ("gated_mlp", [(2, 8), (16, 8), (16, 8), (1, 8, 16)], "x (2, 8), weights [(16, 8), (16, 8)], down (1, 8, 16)"),
-        ("gate_up", [(), (16, 8), (16, 8)], "x (), weights [(16, 8), (16, 8)]"),
-        ("gate_up", [(2, 8), (8,), (8,)], "x (2, 8), weights [(8,), (8,)]"),
-        ("linear", [(2, 8), (8, 16)], "x (2, 8), weights [(8, 16)]"),
-        ("linear", [(2, 8), (16, 8), (1,)], "x (2, 8), weights [(16, 8)], bias (1,)"),
-        ("linear", [(2, 8), (16, 8), (8,)], "x (2, 8), weights [(16, 8)], bias (8,)"),
+        ("gated_mlp", [(2, 8), (16, 8), (16, 7), (8, 16)]),
+        ("gated_mlp", [(2, 7), (16, 8), (16, 8), (8, 16)]),
+        ("gated_mlp", [(2, 8), (16, 8), (16, 8), (8, 15)]),
+        ("gated_mlp", [(2, 8), (16, 8), (16, 8), (16, 8)]),
+        ("gated_mlp", [(2, 8), (16, 8), (16, 8), (1, 8, 16)]),
+        ("gate_up", [(), (16, 8), (16, 8)]),
+        ("gate_up", [(2, 8), (8,), (8,)]),
+        ("linear", [(2, 8), (8, 16)]),
+        ("linear", [(2, 8), (16, 8), (1,)]),
+        ("linear", [(2, 8), (16, 8), (8,)]),
     ],
 )
-def test_sizes_that_do_not_fit_are_refused(
-    function: str, shapes: list[tuple[int, ...]], told: str, is_trained: bool
-) -> None:
+def test_sizes_that_do_not_fit_are_refused(function: str, shapes: list[tuple[int, ...]], is_trained: bool) -> None:
     """As they were passed, and as they should be."""
+    weights = {"gated_mlp": 3, "gate_up": 3, "linear": 2}[function]
+    told = f"x {shapes[0]}, weights {shapes[1:weights]}"
     expected = "x (..., dim), weights (outputs, dim)"
-    expected += ", down (dim, outputs)" * ("down" in told) + ", bias (outputs,)" * ("bias" in told)
+    for last in shapes[weights:]:
+        name, form = ("down", "(dim, outputs)") if function == "gated_mlp" else ("bias", "(outputs,)")
+        told, expected = f"{told}, {name} {last}", f"{expected}, {name} {form}"
     tensors = [torch.zeros(shape, requires_grad=is_trained) for shape in shapes]
     with pytest.raises(ValueError, match=f"^{re.escape(f'sizes that do not fit: {told}; expected {expected}')}$"):
         getattr(model, function)(*tensors)
 
 
-@pytest.mark.parametrize("is_trained", [False, True])
+@trained_or_not
 @pytest.mark.parametrize("recompute", ["all", "", None, 2])
 def test_an_unknown_recompute_is_refused(recompute: Any, is_trained: bool) -> None:
     tensors = [torch.zeros(8, 8, requires_grad=is_trained) for _ in range(4)]
@@ -215,7 +214,7 @@ def test_an_unknown_recompute_is_refused(recompute: Any, is_trained: bool) -> No
         FusedGeGLU(8, 8, recompute=recompute)
 
 
-@pytest.mark.filterwarnings("ignore:this call runs as plain PyTorch")
+@silently
 @pytest.mark.parametrize("mode", ["inference", "training", "autocast"])
 @pytest.mark.parametrize("other", [None, torch.zeros(8, 8).numpy(), [1.0]], ids=["None", "NumPy", "list"])
 @pytest.mark.parametrize(
@@ -223,23 +222,19 @@ def test_an_unknown_recompute_is_refused(recompute: Any, is_trained: bool) -> No
     [
         ("gated_mlp", ("x", "gate", "up", "down")),
         ("gate_up", ("x", "gate", "up")),
-        ("linear", ("x", "weight")),
+        ("linear", ("x", "weight", "bias")),
         ("gated_activation", ("gate", "up")),
     ],
 )
 def test_a_non_tensor_is_rejected(function: str, names: tuple[str, ...], other: Any, mode: str) -> None:
     for name in names:
-        given = {each: torch.zeros(8, 8, requires_grad=mode == "training") for each in names}
+        if name == "bias" and not isinstance(other, list):
+            continue  # there may be none; an array has a shape, which is not x's
+        shapes = {each: (8,) if each == "bias" else (8, 8) for each in names}
+        given = {each: torch.zeros(shape, requires_grad=mode == "training") for each, shape in shapes.items()}
         told = rf"^{function} takes {name} as a torch\.Tensor, not {type(other).__name__}$"
         with torch.autocast("cpu", BF16, enabled=mode == "autocast"), pytest.raises(TypeError, match=told):
             getattr(model, function)(**{**given, name: other})
-
-
-@pytest.mark.parametrize("is_trained", [False, True])
-def test_a_non_tensor_bias_is_rejected(is_trained: bool) -> None:
-    tensors = [torch.zeros(8, 8, requires_grad=is_trained) for _ in range(2)]
-    with pytest.raises(TypeError, match=r"^linear takes bias as a torch\.Tensor, not float$"):
-        model.linear(*tensors, 1.0)  # type: ignore[arg-type]
 
 
 def test_an_error_of_pytorch_stays_what_it_is() -> None:
@@ -248,19 +243,14 @@ def test_an_error_of_pytorch_stays_what_it_is() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "told"),
-    [
-        ({"gate_proj": None}, "gate_proj is missing"),
-        ({"up_proj": None}, "up_proj is missing"),
-        ({"down_proj": nn.ReLU()}, "down_proj is a ReLU"),
-    ],
+    ("name", "layer", "told"),
+    [("gate_proj", None, "is missing"), ("up_proj", None, "is missing"), ("down_proj", nn.ReLU(), "is a ReLU")],
 )
-def test_a_module_without_the_three_layers_is_refused(changed: dict[str, nn.Module | None], told: str) -> None:
+def test_a_module_without_the_three_layers_is_refused(name: str, layer: nn.Module | None, told: str) -> None:
     foreign = GeGLU(8, 16)
-    for name, layer in changed.items():
-        setattr(foreign, name, layer)
+    setattr(foreign, name, layer)
     takes = "FusedGeGLU.like takes a module with linear layers gate_proj, up_proj and down_proj; "
-    with pytest.raises(TypeError, match=f"^{takes}GeGLU.{told}$"):
+    with pytest.raises(TypeError, match=f"^{takes}GeGLU.{name} {told}$"):
         FusedGeGLU.like(foreign)
     with pytest.raises(TypeError, match=f"^{takes}Linear.gate_proj is missing$"):
         FusedGeGLU.like(nn.Linear(8, 8))
@@ -278,27 +268,20 @@ class Wrapped(nn.Module):
 
 
 @pytest.mark.parametrize(
-    ("own", "taken"),
-    [
-        (nn.SiLU(), "silu"),
-        (nn.GELU(), "gelu"),
-        (nn.GELU(approximate="tanh"), "gelu_tanh"),
-        (torch.nn.functional.relu, "relu"),
-        ("silu", "silu"),
-        (None, "gelu_tanh"),
-    ],
+    ("own", "taken"), [(nn.GELU(), "gelu"), (torch.nn.functional.relu, "relu"), ("silu", "silu"), (None, "gelu_tanh")]
 )
-@pytest.mark.parametrize("name", ["act_fn", "activation_fn", "activation", "act"])
-def test_the_activation_of_a_plain_module_is_taken(name: str, own: Any, taken: str) -> None:
-    plain = GeGLU(8, 16)
-    setattr(plain, name, own)
-    assert FusedGeGLU.like(plain).activation == taken
-    assert FusedGeGLU.like(plain, "relu").activation == "relu"
-    assert FusedGeGLU.like(Wrapped(plain)).activation == taken
-    assert FusedGeGLU.like(FusedGeGLU.like(plain)).activation == taken
+def test_the_activation_of_a_plain_module_is_taken(own: Any, taken: str) -> None:
+    """What it may be is tested with the package's layer, which asks the same function."""
+    for name in ("act_fn", "activation_fn", "activation", "act"):
+        plain = GeGLU(8, 16)
+        setattr(plain, name, own)
+        assert FusedGeGLU.like(plain).activation == taken
+        assert FusedGeGLU.like(plain, "relu").activation == "relu"
+        assert FusedGeGLU.like(Wrapped(plain)).activation == taken
+        assert FusedGeGLU.like(FusedGeGLU.like(plain)).activation == taken
 
 
-@pytest.mark.parametrize("own", [nn.Mish(), torch.tanh, "mish", len, 3])
+@pytest.mark.parametrize("own", [nn.Mish(), "mish", len, 3])
 def test_an_activation_that_the_kernels_lack_is_refused(own: Any) -> None:
     plain = GeGLU(8, 16)
     plain.act_fn = own
@@ -308,14 +291,6 @@ def test_an_activation_that_the_kernels_lack_is_refused(own: Any) -> None:
     assert FusedGeGLU.like(plain, "silu").activation == "silu"
 
 
-def test_a_layer_with_a_bias_is_taken() -> None:
-    plain = GeGLU(8, 16)
-    plain.up_proj = nn.Linear(8, 16)
-    fused, x = FusedGeGLU.like(plain), torch.randn(2, 8)
-    with pytest.warns(UserWarning, match="one of its layers is more than a weight$"):
-        assert torch.equal(fused(x), plain(x))
-
-
 @pytest.mark.parametrize("transform", [lambda of: of, torch.func.vmap, lambda of: lambda *x: torch.func.vjp(of, *x)])
 def test_factors_of_different_shapes_are_refused(transform: Callable[..., Any]) -> None:
     told = r"^sizes that are not the same: \[\((3, )?4, 8\), \((3, )?1, 8\)\]$"
@@ -323,21 +298,21 @@ def test_factors_of_different_shapes_are_refused(transform: Callable[..., Any]) 
         transform(model.gated_activation)(torch.zeros(3, 4, 8), torch.zeros(3, 1, 8))
 
 
-def hooked(module: FusedGeGLU) -> list[str]:
+def test_what_is_more_than_a_weight_is_called() -> None:
+    """A bias is added, and hooks of the projections run. What more there may be is tested with the package's layer."""
+    plain = GeGLU(8, 16)
+    plain.up_proj = nn.Linear(8, 16)
+    fused, x = FusedGeGLU.like(plain), torch.randn(2, 8)
     seen: list[str] = []
-    for name, layer in module.named_children():
+    for name, layer in fused.named_children():
         layer.register_forward_hook(lambda layer, inputs, output, name=name: seen.append(name))
-    return seen
-
-
-def test_hooks_of_the_projections_run() -> None:
-    module, x = FusedGeGLU(8, 16), torch.randn(2, 8)
-    with pytest.warns(UserWarning, match=NO_GPU):
-        expected = module(x)
-    seen = hooked(module)
-    with pytest.warns(UserWarning, match="one of its layers is more than a weight"):
-        assert torch.equal(module(x), expected)
+    with pytest.warns(UserWarning, match="one of its layers is more than a weight$"):
+        found = fused(x)
     assert seen == ["gate_proj", "up_proj", "down_proj"]
+    assert torch.equal(found, plain(x))
+    bare = nn.Linear(8, 8, bias=False)
+    del bare.bias
+    assert model.only_weight(bare) is bare.weight
 
 
 def test_a_warning_points_at_who_called_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -354,7 +329,7 @@ def test_a_warning_points_at_who_called_the_package(monkeypatch: pytest.MonkeyPa
     ):
         monkeypatch.setattr(support, "SAID", set())
         monkeypatch.setattr(plans, "PLANS", {})
-        with pytest.warns(UserWarning, match=r"^this call runs as plain PyTorch, without the fused kernels: ") as told:
+        with pytest.warns(UserWarning, match=SAYS) as told:
             call()
         assert [(one.filename, one.lineno) for one in told] == [(__file__, call.__code__.co_firstlineno)]
 
@@ -366,22 +341,7 @@ def test_it_warns_without_a_caller(monkeypatch: pytest.MonkeyPatch) -> None:
         support.say_once("a reason")
 
 
-def test_what_is_more_than_a_weight() -> None:
-    class Adapted(nn.Linear):
-        """A layer with an adapter."""
-
-    plain = nn.Linear(8, 8, bias=False)
-    assert model.only_weight(plain) is plain.weight
-    assert model.only_weight(nn.Linear(8, 8)) is None
-    assert model.only_weight(Adapted(8, 8, bias=False)) is None
-    plain.register_full_backward_hook(lambda *_: None)
-    assert model.only_weight(plain) is None
-    bare = nn.Linear(8, 8, bias=False)
-    del bare.bias
-    assert model.only_weight(bare) is bare.weight
-
-
-@pytest.mark.parametrize("is_trained", [False, True])
+@trained_or_not
 def test_autocast_casts_all_tensors(is_trained: bool) -> None:
     module, x = FusedGeGLU(8, 16).requires_grad_(is_trained), torch.randn(2, 8)
     with torch.autocast("cpu", torch.bfloat16):
@@ -392,7 +352,7 @@ def test_autocast_casts_all_tensors(is_trained: bool) -> None:
     assert found.requires_grad == is_trained
 
 
-@pytest.mark.filterwarnings("ignore:this call runs as plain PyTorch")
+@silently
 def test_autocast_leaves_float64_and_devices_without_it() -> None:
     tensors = [torch.randn(8, 8, dtype=torch.float64) for _ in range(4)]
     with torch.autocast("cpu", BF16):
@@ -403,51 +363,36 @@ def test_autocast_leaves_float64_and_devices_without_it() -> None:
 
 # Transforms
 
-TRANSFORMED = "it is inside a transform of torch.func or in forward mode"
+TRANSFORMED = f"{SAYS}it is inside a transform of torch.func or in forward mode$"
 
 
-def _mlp(*tensors: Tensor) -> Tensor:
-    return model.gated_mlp(*tensors, "silu")
-
-
-def _gate_up(x: Tensor, gate: Tensor, up: Tensor, _: Tensor) -> Tensor:
-    return model.gate_up(x, gate, up, "silu")
-
-
-def _linear(x: Tensor, gate: Tensor, *_: Tensor) -> Tensor:
-    return model.linear(x, gate, None, "silu")
-
-
-def _factors(_: Tensor, gate: Tensor, up: Tensor, down: Tensor) -> Tensor:
-    return model.gated_activation(gate, up, "silu") @ down
-
-
-def _plain_mlp(x: Tensor, gate: Tensor, up: Tensor, down: Tensor) -> Tensor:
-    return _plain_gate_up(x, gate, up) @ down.t()
-
-
-def _plain_gate_up(x: Tensor, gate: Tensor, up: Tensor, *_: Tensor) -> Tensor:
+def plain_gate_up(x: Tensor, gate: Tensor, up: Tensor, *_: Tensor) -> Tensor:
     return support.plain_gate_up(x, gate, up, "silu")
 
 
-def _plain_linear(x: Tensor, gate: Tensor, *_: Tensor) -> Tensor:
-    return nn.functional.silu(x @ gate.t())
-
-
-def _plain_factors(_: Tensor, gate: Tensor, up: Tensor, down: Tensor) -> Tensor:
-    return nn.functional.silu(gate) * up @ down
+FUNCTIONS: dict[str, tuple[Callable[..., Tensor], Callable[..., Tensor]]] = {
+    "mlp": (
+        lambda *tensors: model.gated_mlp(*tensors, "silu"),
+        lambda x, gate, up, down: plain_gate_up(x, gate, up) @ down.t(),
+    ),
+    "gate_up": (lambda x, gate, up, _: model.gate_up(x, gate, up, "silu"), plain_gate_up),
+    "linear": (
+        lambda x, gate, *_: model.linear(x, gate, None, "silu"),
+        lambda x, gate, *_: nn.functional.silu(x @ gate.t()),
+    ),
+    "factors": (
+        lambda _, gate, up, down: model.gated_activation(gate, up, "silu") @ down,
+        lambda _, gate, up, down: nn.functional.silu(gate) * up @ down,
+    ),
+}
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit")  # of PyTorch's own rules
-@pytest.mark.parametrize("transform", ["grad", "jvp", "vmap", "dual"])
-@pytest.mark.parametrize(
-    ("function", "plain"),
-    [(_mlp, _plain_mlp), (_gate_up, _plain_gate_up), (_linear, _plain_linear), (_factors, _plain_factors)],
-)
-def test_transforms_look_into_what_is_called(
-    function: Callable[..., Tensor], plain: Callable[..., Tensor], transform: str
-) -> None:
+@pytest.mark.parametrize("transform", ["grad", "jvp", "vmap", "vmap of grad", "dual"])
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_transforms_look_into_what_is_called(function: str, transform: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """No silent zeros: operators have no rules for them, and on a GPU hide what they do."""
+    monkeypatch.setattr(model, "unsupported", lambda *_, **__: "")
     tensors = tuple(torch.randn(8, 8, dtype=torch.float64) for _ in range(4))
 
     def results(of: Callable[..., Tensor]) -> tuple[Tensor, ...]:
@@ -455,17 +400,17 @@ def test_transforms_look_into_what_is_called(
             return tuple(torch.func.grad(lambda *inputs: of(*inputs).sum(), argnums=(0, 1))(*tensors))
         if transform == "jvp":
             return tuple(torch.func.jvp(of, tensors, tensors))
-        if transform == "vmap":
+        if transform.startswith("vmap"):
             stacked = [torch.stack([one, 2 * one]) for one in tensors]
-            return (torch.func.vmap(of)(*stacked),)
+            gradients = torch.func.grad(lambda *inputs: of(*inputs).sum(), argnums=(0, 1))
+            return (torch.func.vmap(of)(*stacked),) if transform == "vmap" else torch.func.vmap(gradients)(*stacked)
         with torch.autograd.forward_ad.dual_level():
             duals = [torch.autograd.forward_ad.make_dual(one, one) for one in tensors]
             return tuple(torch.autograd.forward_ad.unpack_dual(of(*duals)))
 
-    with pytest.warns(
-        UserWarning, match=f"^this call runs as plain PyTorch, without the fused kernels: {TRANSFORMED}$"
-    ):
-        found = results(function)
+    ours, plain = FUNCTIONS[function]
+    with pytest.warns(UserWarning, match=TRANSFORMED):
+        found = results(ours)
     for one, other in zip(found, results(plain), strict=True):
         assert torch.allclose(one, other, rtol=1e-12)
 
@@ -505,20 +450,7 @@ def test_on_a_device_without_cuda_it_is_plain_pytorch(monkeypatch: pytest.Monkey
 # The operators as plain PyTorch, which they are on a CPU
 
 
-@pytest.mark.filterwarnings("ignore:this call runs as plain PyTorch")
-@pytest.mark.parametrize("activation", ["gelu_tanh", "gelu", "silu", "relu", "none"])
-def test_gradients_of_the_fallback(activation: str) -> None:
-    leaves = [torch.randn(*shape, dtype=torch.float64, requires_grad=True) for shape in ((3, 8), (16, 8), (16, 8))]
-    exact = torch.autograd.grad(support.plain_gate_up(*leaves, activation).sum(), leaves)
-    found = torch.autograd.grad(operators.gate_up(*leaves, activation).sum(), leaves)
-    assert all(torch.allclose(one, other, rtol=1e-12, atol=1e-12) for one, other in zip(found, exact, strict=True))
-    factors = [torch.randn(3, 8, dtype=torch.float64, requires_grad=True) for _ in range(2)]
-    exact = torch.autograd.grad((support.act(factors[0], activation) * factors[1]).sum(), factors)
-    found = torch.autograd.grad(model.gated_activation(*factors, activation).sum(), factors)
-    assert all(torch.allclose(one, other, rtol=1e-12, atol=1e-12) for one, other in zip(found, exact, strict=True))
-
-
-@pytest.mark.filterwarnings("ignore:this call runs as plain PyTorch")
+@silently
 def test_no_rows_and_no_columns() -> None:
     assert model.gated_mlp(torch.zeros(0, 8), *[torch.zeros(8, 8)] * 3).shape == (0, 8)
     found = model.linear(torch.zeros(3, 0), torch.zeros(5, 0), torch.full((5,), -1.0), "relu")
@@ -531,24 +463,28 @@ X, GATE, UP, DOWN, HIDDEN, BIAS = (3, 5, 64), (72, 64), (72, 64), (64, 72), (3, 
 ROWS_OF_X, ROWS_OF_HIDDEN, PRE = (15, 64), (15, 72), (15, 144)
 
 
-@pytest.mark.parametrize(
-    ("operator", "shapes", "expected", "options"),
-    [
-        ("gated_activation", [HIDDEN, HIDDEN], [HIDDEN], ("silu",)),
-        ("gated_activation_backward", [HIDDEN, HIDDEN, HIDDEN], [HIDDEN, HIDDEN], ("silu",)),
-        ("gate_up", [X, GATE, UP], [HIDDEN], ("silu",)),
-        ("gate_up_saved", [ROWS_OF_X, GATE, UP], [ROWS_OF_HIDDEN, PRE], ("silu",)),
-        ("pre_backward", [ROWS_OF_X, DOWN, PRE], [PRE, ROWS_OF_HIDDEN], ("silu", True)),
-        ("pre_backward", [ROWS_OF_X, DOWN, PRE], [PRE, (0,)], ("silu", False)),
-        ("x_backward", [PRE, GATE, UP], [ROWS_OF_X], ()),
-        ("trained", [X, GATE, UP, DOWN], [X, PRE, ROWS_OF_HIDDEN], ("silu", 3)),
-        ("trained", [X, GATE, UP, DOWN], [X, PRE, (0,)], ("silu", 2)),
-        ("trained", [X, GATE, UP, DOWN], [X, (0,), (0,)], ("silu", 0)),
-        ("linear", [X, GATE, None], [HIDDEN], ("silu",)),
-        ("linear", [X, GATE, BIAS], [HIDDEN], ("silu",)),
-        ("forward", [X, GATE, UP, DOWN], [X], ("silu",)),
-    ],
-)
+FAKE: list[tuple[str, list[tuple[int, ...] | None], list[tuple[int, ...]], tuple[object, ...]]] = [
+    ("gated_activation", [HIDDEN, HIDDEN], [HIDDEN], ("silu",)),
+    ("gated_activation_backward", [HIDDEN, HIDDEN, HIDDEN], [HIDDEN, HIDDEN], ("silu",)),
+    ("gate_up", [X, GATE, UP], [HIDDEN], ("silu",)),
+    ("gate_up_saved", [ROWS_OF_X, GATE, UP], [ROWS_OF_HIDDEN, PRE], ("silu",)),
+    ("pre_backward", [ROWS_OF_X, DOWN, PRE], [PRE, ROWS_OF_HIDDEN], ("silu", True)),
+    ("pre_backward", [ROWS_OF_X, DOWN, PRE], [PRE, (0,)], ("silu", False)),
+    ("x_backward", [PRE, GATE, UP], [ROWS_OF_X], ()),
+    ("trained", [X, GATE, UP, DOWN], [X, PRE, ROWS_OF_HIDDEN], ("silu", 3)),
+    ("trained", [X, GATE, UP, DOWN], [X, PRE, (0,)], ("silu", 2)),
+    ("trained", [X, GATE, UP, DOWN], [X, (0,), (0,)], ("silu", 0)),
+    ("linear", [X, GATE, None], [HIDDEN], ("silu",)),
+    ("linear", [X, GATE, BIAS], [HIDDEN], ("silu",)),
+    ("forward", [X, GATE, UP, DOWN], [X], ("silu",)),
+]
+
+
+def test_every_operator_has_a_fake_result() -> None:
+    assert {operator for operator, *_ in FAKE} == set(OPERATORS)
+
+
+@pytest.mark.parametrize(("operator", "shapes", "expected", "options"), FAKE)
 @pytest.mark.parametrize("transposed", [False, True])
 def test_fake_results(
     operator: str,
@@ -561,29 +497,11 @@ def test_fake_results(
     with FakeTensorMode():
         tensors = [None if shape is None else torch.empty(shape, dtype=BF16) for shape in shapes]
         if transposed:
-            tensors = [
-                tensor.transpose(0, -1).contiguous().transpose(0, -1) if tensor is not None else None
-                for tensor in tensors
-            ]
+            tensors = [one if one is None else one.transpose(0, -1).contiguous().transpose(0, -1) for one in tensors]
         found = OPERATORS[operator](*tensors, *options)
     results = [found] if isinstance(found, Tensor) else list(found)
     assert [tuple(one.shape) for one in results] == expected
     assert [(one.dtype, one.is_contiguous()) for one in results] == len(results) * [(BF16, True)]
-
-
-def test_every_operator_has_a_fake_result_above() -> None:
-    (parametrize,) = (mark for mark in test_fake_results.pytestmark if mark.args[0] != "transposed")
-    assert {operator for operator, *_ in parametrize.args[1]} == set(OPERATORS)
-
-
-@pytest.mark.parametrize("kept", [3, 2, 0])
-def test_gradients_are_traced(kept: int) -> None:
-    with FakeTensorMode():
-        leaves = [torch.empty(shape, dtype=BF16, requires_grad=True) for shape in (X, GATE, UP, DOWN)]
-        found = training.trained(*leaves, "silu", kept)
-        assert [one.requires_grad for one in found] == [True, False, False]
-        traced = torch.autograd.grad(found[0], leaves, torch.empty_like(found[0]))
-    assert [tuple(one.shape) for one in traced] == [X, GATE, UP, DOWN]
 
 
 # Plans

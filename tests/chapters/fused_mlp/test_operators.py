@@ -12,8 +12,8 @@ from torch.nn import functional as F
 from snippets.fused_mlp.geglu import model, operators, plans, support
 from snippets.fused_mlp.geglu.model import FusedGeGLU
 from snippets.fused_mlp.geglu.work import Sizes
+from tests.chapters.fused_mlp.checks import BF16
 
-BF16, CPU = torch.bfloat16, torch.device("cpu")
 Calls = list[tuple[str, tuple[tuple[int, ...], ...]]]
 
 
@@ -59,13 +59,11 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
     monkeypatch.setattr(operators, "gate_up_ways", gate_up_ways)
     monkeypatch.setattr(operators, "linear_ways", linear_ways)
     monkeypatch.setattr(plans.tuning, "choose", lambda work, ways, _: list(ways)[-1])
-    monkeypatch.setattr(plans, "PLANS", {})
     return seen
 
 
-def weights(dim: int = 8, hidden: int = 16) -> tuple[Tensor, Tensor, Tensor]:
-    gate, up, down = torch.randn(hidden, dim), torch.randn(hidden, dim), torch.randn(dim, hidden)
-    return gate, up, down
+def weights() -> tuple[Tensor, Tensor, Tensor]:
+    return torch.randn(16, 8), torch.randn(16, 8), torch.randn(8, 16)
 
 
 def test_the_forward_is_two_kernels(calls: Calls) -> None:

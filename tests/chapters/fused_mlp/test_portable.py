@@ -10,16 +10,17 @@ from typing import Any
 import pytest
 import torch
 
-from snippets.fused_mlp.activations import swept
+from snippets.fused_mlp.experiments.activations import swept
 from snippets.fused_mlp.geglu import portable, ways
 from snippets.fused_mlp.geglu.portable_tiles import PortableTiles, aligned
 from snippets.fused_mlp.geglu.support import ACTIVATIONS
 from snippets.fused_mlp.geglu.work import Sizes
+from tests.chapters.fused_mlp.checks import BF16, F16
 
-BF16, F16 = torch.bfloat16, torch.float16
 GPUS = {"A100": (80, 166_912), "RTX 3090": (86, 101_376), "L40": (89, 101_376), "B200": (100, 232_448)}
 SWEPT = [*product(("gelu_tanh", "silu", "relu", "none"), (BF16, F16)), ("gelu", BF16)]
 """What every value of a dtype is tried with."""
+Errors = dict[tuple[str, torch.dtype], tuple[torch.Tensor, torch.Tensor]]
 
 
 @pytest.fixture(params=GPUS)
@@ -51,15 +52,6 @@ def test_every_linear_can_be_done(gpu: str, has_bias: bool) -> None:
         assert ("cuBLAS" in found) == (activation == "none" and not has_bias), activation
 
 
-def test_an_a100_tries_larger_tiles_than_a_gpu_with_less_shared_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ways, "is_hopper", lambda device: False)
-    tried = {}
-    for name, limits in GPUS.items():
-        monkeypatch.setattr(portable, "limits", lambda device, limits=limits: limits)
-        tried[name] = set(ways.gate_up_ways(sizes(8192), "silu"))
-    assert tried["RTX 3090"] == tried["L40"] < tried["A100"] == tried["B200"]
-
-
 def test_a_launch_has_a_program_for_each_tile() -> None:
     tiles = PortableTiles(64, 32, 64, 3, 4)
     work = Sizes(130, 72, 100, F16, torch.device("cpu"))
@@ -85,24 +77,25 @@ def run_all(path: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def errors(interpreted: Callable[[str], Any]) -> dict[tuple[str, torch.dtype], tuple[torch.Tensor, torch.Tensor]]:
+def errors(interpreted: Callable[[str], Any]) -> Errors:
     return interpreted(__name__)
 
 
+@pytest.mark.parametrize("by", ["the interpreter", pytest.param("the GPU", marks=pytest.mark.gpu)])
 @pytest.mark.parametrize(("activation", "dtype"), SWEPT[:-1])
 def test_every_value_is_right_to_a_fiftieth_of_its_last_place(
-    activation: str, dtype: torch.dtype, errors: dict[tuple[str, torch.dtype], tuple[torch.Tensor, torch.Tensor]]
+    activation: str, dtype: torch.dtype, by: str, request: pytest.FixtureRequest
 ) -> None:
-    z, units = errors[activation, dtype]
+    """Before it is rounded: at any value, however small the result is."""
+    interpreted = by == "the interpreter"
+    z, units = request.getfixturevalue("errors")[activation, dtype] if interpreted else swept(activation, dtype)
     assert len(z) == {BF16: 65_280, F16: 63_488}[dtype], "all that are finite"
     assert bool((z.diff() >= 0).all())
     assert (z[0].item(), z[-1].item()) == (torch.finfo(dtype).min, torch.finfo(dtype).max)
     assert units.max().item() < 0.02
 
 
-def test_erf_cancels_where_gelu_is_small(
-    errors: dict[tuple[str, torch.dtype], tuple[torch.Tensor, torch.Tensor]],
-) -> None:
+def test_erf_cancels_where_gelu_is_small(errors: Errors) -> None:
     """As PyTorch's does: 1 is added to nearly -1 in float32."""
     z, units = errors["gelu", BF16]
     assert units[z < -6].max().item() > 100

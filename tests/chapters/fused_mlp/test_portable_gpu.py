@@ -4,76 +4,27 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
-from snippets.fused_mlp import activations, architectures
+from snippets.fused_mlp.experiments import absent_gpus, activations
 from snippets.fused_mlp.geglu import portable
 from snippets.fused_mlp.geglu.portable_tiles import PORTABLE, PORTABLE_GATED, PortableTiles, shared_bytes
-from snippets.fused_mlp.geglu.support import act, gated_reference
+from tests.chapters.fused_mlp import checks
+from tests.chapters.fused_mlp.checks import ACTIVATIONS, BF16, F16, ODD, gated, inputs, linear
+from tests.chapters.guarded import check_written
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(120, method="thread")]
 
-BF16, F16 = torch.bfloat16, torch.float16
-GUARD = 1024
-"""Elements before and after a result that must stay as they are."""
-ODD = (129, 72, 136)
-"""Tokens, dim, hidden: no multiples of a block, nor of 16."""
 SHAPES = (ODD, (300, 256, 264))
-EXACT = ("gelu_tanh", "silu", "relu", "none")
 
 
-@pytest.fixture(autouse=True)
-def _same_numbers() -> None:
-    torch.manual_seed(0)
-
-
-@pytest.fixture
-def guarded(monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
-    """Results are made inside buffers filled with NaN: what is not written stays NaN, what is written beside shows."""
-    buffers: list[Tensor] = []
-
-    def new_empty(like: Tensor, *shape: int) -> Tensor:
-        buffer = torch.full((math.prod(shape) + 2 * GUARD,), math.nan, dtype=like.dtype, device=like.device)
-        buffers.append(buffer)
-        return buffer[GUARD:-GUARD].view(shape)
-
-    monkeypatch.setattr(torch.Tensor, "new_empty", new_empty)
-    return buffers
-
-
-def inputs(rows: int, dim: int, hidden: int, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """x (rows, dim), gate and up (hidden, dim), a bias (hidden,)."""
-    x, gate, up = (torch.randn(size, dim, device="cuda") for size in (rows, hidden, hidden))
-    scale = max(dim, 1) ** -0.5
-    bias = torch.randn(hidden, device="cuda")
-    return x.to(dtype), (scale * gate).to(dtype), (scale * up).to(dtype), bias.to(dtype)
-
-
-def gated(x: Tensor, gate: Tensor, up: Tensor, activation: str) -> Tensor:
-    return act(F.linear(x, gate), activation) * F.linear(x, up)
-
-
-def linear(x: Tensor, weight: Tensor, bias: Tensor, activation: str) -> Tensor:
-    return act(F.linear(x, weight, bias), activation)
-
-
-def check(found: Tensor, eager: Tensor, exact: Tensor) -> None:
+def check(found: Tensor, plain: Callable[..., Tensor], *arguments: object) -> None:
     """The largest error at most twice eager's, and all of it together not above eager's, but for luck."""
-    assert (found.shape, found.dtype) == (eager.shape, eager.dtype)
-    error, allowed = found.double() - exact, eager.double() - exact
-    assert error.abs().max().item() <= 2 * allowed.abs().max().item() + 1e-6
-    assert error.norm().item() <= (1.1 if exact.numel() > 10_000 else 2.0) * allowed.norm().item()
-
-
-def check_guards(buffers: list[Tensor]) -> None:
-    assert buffers
-    for buffer in buffers:
-        assert bool(torch.cat([buffer[:GUARD], buffer[-GUARD:]]).isnan().all())
-        assert not bool(buffer[GUARD:-GUARD].isnan().any())
+    checks.check(found, plain, *arguments, times_eager=1.1 if found.numel() >= 10_000 else 1.0)
 
 
 def fits(tiles: PortableTiles, weights: int, compiled_for: int | None = None) -> bool:
@@ -87,8 +38,8 @@ def test_every_candidate_for_gate_and_up(place: int, tiles: PortableTiles, guard
         pytest.skip("its shared memory is too small")
     *tensors, _ = inputs(*SHAPES[place % 2], BF16)
     found = portable.portable_gate_up(*tensors, "gelu_tanh", tiles)
-    check_guards(guarded)
-    check(found, gated(*tensors, "gelu_tanh"), gated_reference(*tensors))
+    check_written(guarded)
+    check(found, gated, *tensors)
 
 
 @pytest.mark.parametrize(("place", "tiles"), list(enumerate(PORTABLE)))
@@ -97,12 +48,8 @@ def test_every_candidate_for_a_linear(place: int, tiles: PortableTiles, guarded:
         pytest.skip("its shared memory is too small")
     x, weight, _, bias = inputs(*SHAPES[place % 2], F16)
     found = portable.portable_linear(x, weight, bias, "gelu_tanh", tiles)
-    check_guards(guarded)
-    check(
-        found,
-        linear(x, weight, bias, "gelu_tanh"),
-        linear(x.double(), weight.double(), bias.double(), "gelu_tanh"),
-    )
+    check_written(guarded)
+    check(found, linear, x, weight, bias)
 
 
 @pytest.mark.parametrize(
@@ -114,7 +61,7 @@ def test_any_size(rows: int, dim: int, hidden: int) -> None:
     check_both(rows, dim, hidden, BF16, "gelu_tanh")
 
 
-@pytest.mark.parametrize("activation", ["gelu_tanh", "gelu", "silu", "relu", "none"])
+@pytest.mark.parametrize("activation", ACTIVATIONS)
 @pytest.mark.parametrize("dtype", [BF16, F16])
 def test_activations(activation: str, dtype: torch.dtype) -> None:
     check_both(*ODD, dtype, activation)
@@ -127,11 +74,11 @@ def check_both(rows: int, dim: int, hidden: int, dtype: torch.dtype, activation:
     if not rows:
         assert found.shape == one.shape == (0, hidden)
         return
-    check(found, gated(x, gate, up, activation), gated_reference(x, gate, up, activation))
-    check(one, linear(x, gate, bias, activation), linear(x.double(), gate.double(), bias.double(), activation))
+    check(found, gated, x, gate, up, activation)
+    check(one, linear, x, gate, bias, activation)
 
 
-@pytest.mark.parametrize("activation", ["gelu_tanh", "gelu", "silu", "relu", "none"])
+@pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_nan_and_infinity_are_passed_on(activation: str) -> None:
     """By the row that holds them, and by no other one."""
     x, gate, up, _ = inputs(200, 64, 72, BF16)
@@ -154,29 +101,11 @@ def test_more_elements_than_32_bits_count(rows: int, dim: int, hidden: int) -> N
     x = torch.randn(rows, dim, device="cuda", dtype=BF16)
     assert rows * max(dim, hidden) > 2**31
     last = x[rows // 128 * 128 - 256 :].clone()
-    for found, alone in (
-        (
-            portable.portable_gate_up(x, gate, up, "silu", PORTABLE_GATED[0]),
-            portable.portable_gate_up(last, gate, up, "silu", PORTABLE_GATED[0]),
-        ),
-        (
-            portable.portable_linear(x, gate, None, "none", PORTABLE[0]),
-            portable.portable_linear(last, gate, None, "none", PORTABLE[0]),
-        ),
+    for run in (
+        lambda x: portable.portable_gate_up(x, gate, up, "silu", PORTABLE_GATED[0]),
+        lambda x: portable.portable_linear(x, gate, None, "none", PORTABLE[0]),
     ):
-        assert torch.equal(found[-last.shape[0] :], alone)
-
-
-# Each value
-
-
-@pytest.mark.parametrize("activation", EXACT)
-@pytest.mark.parametrize("dtype", [BF16, F16])
-def test_the_activation_of_every_value(activation: str, dtype: torch.dtype) -> None:
-    """A fiftieth of a unit in the last place, before it is rounded: at any value, however small the result is."""
-    z, units = activations.swept(activation, dtype)
-    assert len(z) == {BF16: 65_280, F16: 63_488}[dtype], "all that are finite"
-    assert units.max().item() < 0.02
+        assert torch.equal(run(x)[-last.shape[0] :], run(last))
 
 
 @pytest.mark.parametrize("dtype", [BF16, F16])
@@ -199,13 +128,13 @@ def test_a_kernel_for_an_a100(place: int, rows: int, dim: int, hidden: int, guar
     if not fits(tiles, 2, compiled_for=80):
         pytest.skip("its shared memory is too small")
     *tensors, _ = inputs(rows, dim, hidden, dtype)
-    found = architectures.gate_up_for(80, tiles, dtype, dim, hidden)(*tensors)
-    check_guards(guarded)
-    check(found, gated(*tensors, "gelu_tanh"), gated_reference(*tensors))
+    found = absent_gpus.gate_up_for(80, tiles, dtype, dim, hidden)(*tensors)
+    check_written(guarded)
+    check(found, gated, *tensors)
 
 
 @pytest.mark.parametrize("activation", ["gelu", "silu", "relu", "none"])
 def test_activations_of_a_kernel_for_an_a100(activation: str) -> None:
     *tensors, _ = inputs(*ODD, BF16)
-    found = architectures.gate_up_for(80, PORTABLE_GATED[7], BF16, *ODD[1:], activation)(*tensors)
-    check(found, gated(*tensors, activation), gated_reference(*tensors, activation))
+    found = absent_gpus.gate_up_for(80, PORTABLE_GATED[7], BF16, *ODD[1:], activation)(*tensors)
+    check(found, gated, *tensors, activation)

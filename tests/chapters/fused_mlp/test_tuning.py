@@ -12,7 +12,7 @@ import pytest
 import torch
 from triton.runtime.errors import OutOfResources
 
-from snippets.fused_mlp.geglu import plans, support, tuning
+from snippets.fused_mlp.geglu import plans, tuning
 
 GPU = "NVIDIA H200"
 WORK = "gate_up silu 64x128x256 bfloat16"
@@ -51,6 +51,17 @@ def another_process() -> None:
     tuning.choices.cache_clear()
 
 
+def path_of(gpu: str = GPU) -> Path:
+    path = tuning.file_of(gpu)
+    assert path is not None
+    return path
+
+
+def write(**choices: str) -> None:
+    """As another process would; `here` is the choice for the work of these tests."""
+    path_of().write_text(json.dumps({WORK if name == "here" else name: way for name, way in choices.items()}))
+
+
 def test_the_fastest_is_taken_and_timed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     asked, compiled = measure(monkeypatch, a=3.0, b=1.0, c=2.0), list[str]()
     assert [choose(compiled) for _ in range(3)] == ["b", "b", "b"]
@@ -80,12 +91,10 @@ def test_who_is_second_takes_what_the_first_has_chosen(monkeypatch: pytest.Monke
     """Both have read an empty file."""
     measure(monkeypatch, a=3.0, b=1.0, c=2.0)
     tuning.choices(GPU)
-    path = tuning.file_of(GPU)
-    assert path is not None
-    path.write_text(json.dumps({WORK: "c", "other": "a"}))
+    write(here="c", other="a")
     assert choose() == "c"
-    assert json.loads(path.read_text()) == {WORK: "c", "other": "a"}
-    assert [each.name for each in folder.iterdir()] == [path.name], "nothing temporary stays"
+    assert json.loads(path_of().read_text()) == {WORK: "c", "other": "a"}
+    assert [*folder.iterdir()] == [path_of()], "nothing temporary stays"
 
 
 def test_what_is_shipped_is_taken_and_what_was_tuned_here_is_taken_before(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,27 +103,18 @@ def test_what_is_shipped_is_taken_and_what_was_tuned_here_is_taken_before(monkey
     assert choose() == "a"
     assert not asked
     another_process()
-    path = tuning.file_of(GPU)
-    assert path is not None
-    path.write_text(json.dumps({WORK: "b"}))
+    write(here="b")
     assert choose() == "b"
 
 
 def test_an_obsolete_choice_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = measure(monkeypatch, a=3.0, b=1.0, c=2.0)
+    """Lists of candidates change without the kernels' files."""
+    write(here="gone", other="gone")
     tuning.SHIPPED.write_text(json.dumps({GPU: {WORK: "gone"}}))
+    asked = measure(monkeypatch, a=3.0, b=1.0, c=2.0)
     assert choose() == "b"
     assert asked == ["a,b,c"]
-
-
-def test_a_choice_that_no_way_has_any_more_is_replaced_in_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lists of candidates change without the kernels' files."""
-    path = tuning.file_of(GPU)
-    assert path is not None
-    path.write_text(json.dumps({WORK: "gone", "other": "gone"}))
-    measure(monkeypatch, a=3.0, b=1.0, c=2.0)
-    assert choose() == "b"
-    assert json.loads(path.read_text()) == {WORK: "b", "other": "gone"}
+    assert json.loads(path_of().read_text()) == {WORK: "b", "other": "gone"}
 
 
 def failing(error: Exception) -> Callable[[], object]:
@@ -136,9 +136,7 @@ def test_a_way_that_does_not_run_is_left_out(monkeypatch: pytest.MonkeyPatch) ->
 def test_another_process_cannot_choose_what_does_not_run_here(monkeypatch: pytest.MonkeyPatch) -> None:
     measure(monkeypatch, a=1.0, b=2.0, c=3.0)
     tuning.choices(GPU)
-    path = tuning.file_of(GPU)
-    assert path is not None
-    path.write_text(json.dumps({WORK: "a"}))
+    write(here="a")
     assert tuning.choose(WORK, WAYS | {"a": failing(RuntimeError("no"))}, lambda: None) == "b"
 
 
@@ -153,8 +151,6 @@ def test_where_no_way_runs_plain_pytorch_does_the_work(monkeypatch: pytest.Monke
     def make(activation: str, x: torch.Tensor) -> tuple[tuple[plans.Way, ...], bool]:
         return plans.tuned(WORK, {"a": way, "b": way}, lambda way: way(x), x)
 
-    monkeypatch.setattr(plans, "PLANS", {})
-    monkeypatch.setattr(support, "SAID", set())
     x = torch.zeros(2, 8)
     with pytest.warns(UserWarning, match=r"none of their launches succeeds \(ValueError: no such block\)$") as told:
         assert plans.planned(make, "silu", x) == ()
@@ -188,13 +184,6 @@ def test_a_graph_is_captured_on_the_gpu_that_is_the_current_one(monkeypatch: pyt
     assert len(called) == 9
 
 
-def test_a_user_without_a_home_keeps_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(tuning.FOLDER, "~nobody-of-this-name/cache")
-    measure(monkeypatch, a=3.0, b=1.0, c=2.0)
-    assert tuning.file_of(GPU) is None
-    assert choose() == "b"
-
-
 def test_while_a_graph_is_captured_nothing_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = measure(monkeypatch, a=3.0, b=1.0, c=2.0)
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
@@ -206,13 +195,11 @@ def test_while_a_graph_is_captured_nothing_is_timed(monkeypatch: pytest.MonkeyPa
 
 def test_what_was_tuned_here_is_shipped_beside_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
     tuning.SHIPPED.write_text(json.dumps({GPU: {WORK: "a", "old": "c"}, "another": {WORK: "c"}}))
-    path = tuning.file_of(GPU)
-    assert path is not None
-    path.write_text(json.dumps({WORK: "b", "new": "a"}))
+    write(here="b", new="a")
     tuning.ship()
     expected = {GPU: {WORK: "b", "old": "c", "new": "a"}, "another": {WORK: "c"}}
     assert json.loads(tuning.SHIPPED.read_text()) == expected
-    path.unlink()
+    path_of().unlink()
     asked = measure(monkeypatch, a=3.0, b=1.0, c=2.0)
     assert choose() == "b"
     assert not asked
@@ -220,41 +207,32 @@ def test_what_was_tuned_here_is_shipped_beside_the_rest(monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '"a"', json.dumps({WORK: ["a"], GPU: ["a"]})])
 def test_a_broken_file_is_as_none(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
-    path = tuning.file_of(GPU)
-    assert path is not None
-    path.write_text(text)
+    path_of().write_text(text)
     tuning.SHIPPED.write_text(text)
     measure(monkeypatch, a=3.0, b=1.0, c=2.0)
     assert choose() == "b"
-    assert json.loads(path.read_text()) == {WORK: "b"}
+    assert json.loads(path_of().read_text()) == {WORK: "b"}
 
 
-def test_nothing_is_kept_where_one_does_not_want_it(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-    monkeypatch.setenv(tuning.FOLDER, "off")
-    measure(monkeypatch, a=3.0, b=1.0, c=2.0)
-    assert tuning.file_of(GPU) is None
-    assert choose() == "b"
-    assert not list(folder.iterdir())
-
-
-def test_a_read_only_folder_is_not_an_error(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+@pytest.mark.parametrize("name", ["off", "~nobody-of-this-name/cache", "FOLDER/file"])
+def test_nothing_is_kept_where_it_is_not_wanted_or_cannot_be(
+    monkeypatch: pytest.MonkeyPatch, folder: Path, name: str
+) -> None:
+    """By request, for a user without a home, and in a folder that cannot be written."""
     (folder / "file").write_text("")
-    monkeypatch.setenv(tuning.FOLDER, str(folder / "file"))
+    monkeypatch.setenv(tuning.FOLDER, name.replace("FOLDER", str(folder)))
     measure(monkeypatch, a=3.0, b=1.0, c=2.0)
+    assert (tuning.file_of(GPU) is None) == (not name.endswith("file"))
     assert choose() == "b"
+    assert [*folder.iterdir()] == [folder / "file"]
 
 
 def test_the_file_is_that_of_this_gpu_and_these_versions(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    path = tuning.file_of("NVIDIA GeForce RTX 4090")
-    assert path is not None
+    path = path_of("NVIDIA GeForce RTX 4090")
     assert path.parent == tmp_path
     assert path.name.startswith(f"nvidia-geforce-rtx-4090-{torch.__version__}-")
     monkeypatch.delenv(tuning.FOLDER)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    path = tuning.file_of(GPU)
-    assert path is not None
-    assert path.parent == tmp_path / "cache/geglu_kernels"
+    assert path_of().parent == tmp_path / "cache/geglu_kernels"
     monkeypatch.delenv("XDG_CACHE_HOME")
-    path = tuning.file_of(GPU)
-    assert path is not None
-    assert path.parent == Path(os.path.expanduser("~/.cache/geglu_kernels"))
+    assert path_of().parent == Path(os.path.expanduser("~/.cache/geglu_kernels"))

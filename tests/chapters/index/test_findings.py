@@ -1,5 +1,7 @@
 """The home page: one pass at two sizes, the tree with its pictures, the sheet and the card of a shared link."""
 
+from __future__ import annotations
+
 import re
 import struct
 from pathlib import Path
@@ -8,13 +10,13 @@ import pytest
 
 from kinetoscope.diagnosis.symptoms import symptoms
 from snippets.index.findings.card import COLORS, HEIGHT, WIDTH, card_png
+from snippets.index.findings.cards import title_of_section
 from snippets.index.findings.symptoms import PICTURES, see
 from snippets.index.findings.waits import ONE, ONE_TIMED, passes, who_waits
 from snippets.index.publish import BOOK as NAME, CARD, SHEET, publish
 from snippets.lab.experiment import find
 from snippets.lab.finding import Device, NotRecorded
 from snippets.lab.finding.device import all_devices
-from snippets.lab.page.symptoms import title_of_section
 from snippets.lab.recording.device import PROJECT
 from snippets.lab.recording.schema import Point
 from tests.book.test_docs import CONFIG
@@ -151,8 +153,8 @@ def test_the_card_has_its_size_and_colors() -> None:
     png = card_png(BOOK, NAME)
     assert png.startswith(b"\x89PNG")
     assert struct.unpack(">II", png[16:24]) == (WIDTH, HEIGHT)
-    css = (PROJECT / "docs/assets/css/colors.css").read_text(encoding="utf-8")
-    on_paper = dict(re.findall(r"--([\w-]+): (#\w+);", css.partition("@media")[0]))
+    css = (PROJECT / "docs/assets/css/drawing.css").read_text(encoding="utf-8")
+    on_paper = dict(re.findall(r"--([\w-]+): light-dark\((#\w+)", css))
     assert {kind: (on_paper[f"{kind}-kind"], on_paper[f"{kind}-edge"]) for kind in COLORS} == COLORS
 
 

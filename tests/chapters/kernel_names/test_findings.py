@@ -1,5 +1,7 @@
 """The page on kernel names, with the real grammar and real recordings."""
 
+from __future__ import annotations
+
 import json
 import re
 from html import unescape

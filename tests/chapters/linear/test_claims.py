@@ -1,5 +1,7 @@
 """The chapter linear's claims on the book's recordings, altered so that each is false."""
 
+from __future__ import annotations
+
 import pytest
 
 from kinetoscope.trace.events import CpuOp

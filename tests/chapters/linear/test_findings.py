@@ -1,5 +1,7 @@
 """The chapter linear's figures and its page, on the book's recordings and with some of them altered."""
 
+from __future__ import annotations
+
 import sys
 from pathlib import Path
 

@@ -1,5 +1,7 @@
 """The chapter linear's model and experiments, run on the CPU at small and odd sizes."""
 
+from __future__ import annotations
+
 import pytest
 import torch
 

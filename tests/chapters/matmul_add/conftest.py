@@ -1,5 +1,7 @@
 """The world of the post, for every test a copy of its own."""
 
+from __future__ import annotations
+
 from pathlib import Path
 
 import pytest

@@ -1,5 +1,7 @@
 """The chapter matmul_add's claims in the world of the post, where its own hold."""
 
+from __future__ import annotations
+
 import msgspec
 import pytest
 

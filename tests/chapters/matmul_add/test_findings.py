@@ -1,5 +1,7 @@
 """How the chapter matmul_add reads traces, its figures, and what its page shows: exact, in the world of the post."""
 
+from __future__ import annotations
+
 import re
 from html import unescape
 

@@ -1,5 +1,7 @@
 """The chapter matmul_add's model and experiments, run on the CPU at small and odd sizes."""
 
+from __future__ import annotations
+
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ from kinetoscope.trace.kineto import read_trace
 from snippets.lab.capture.instruments import TorchInstruments
 from snippets.lab.experiment import Experiment, Schedule
 from snippets.matmul_add import experiments, model
+from snippets.matmul_add.experiments import probes, steps
 from snippets.matmul_add.record import record
 
 BY_NAME = {experiment.name: experiment for experiment in experiments.EXPERIMENTS}
@@ -81,7 +84,7 @@ def test_the_reference_sees_every_input() -> None:
 
 
 def test_work_is_every_tensor_once_and_one_product() -> None:
-    work = experiments.product_work(4096)
+    work = steps.product_work(4096)
     assert (work.bytes, work.flops) == (4 * 2 * 4096**2, 2 * 4096**3)
     assert work.matmuls == ((4096, 4096, 4096),)
     assert work.layout == "x @ w", "what model.matmul_add computes"
@@ -89,15 +92,15 @@ def test_work_is_every_tensor_once_and_one_product() -> None:
 
 def test_work_of_stacks_counts_w_as_often_as_it_is_there() -> None:
     matrix = 2 * 64 * 64
-    assert experiments.stacked_work(64, 8).bytes == (8 + 8 + 8 + 8) * matrix
-    assert experiments.stacked_input_work(64, 8).bytes == (8 + 1 + 8 + 8) * matrix
-    assert experiments.stacked_work(64, 8).matmuls == experiments.stacked_input_work(64, 8).matmuls == ((512, 64, 64),)
+    assert steps.stacked_work(64, 8).bytes == (8 + 8 + 8 + 8) * matrix
+    assert steps.stacked_input_work(64, 8).bytes == (8 + 1 + 8 + 8) * matrix
+    assert steps.stacked_work(64, 8).matmuls == steps.stacked_input_work(64, 8).matmuls == ((512, 64, 64),)
 
 
 def test_work_of_a_row_bias_is_a_row() -> None:
     matrix, row = 2 * 64 * 64, 2 * 64
-    assert experiments.row_bias_work(64).bytes == 3 * matrix + row
-    assert experiments.product_work(64).bytes == 4 * matrix
+    assert steps.row_bias_work(64).bytes == 3 * matrix + row
+    assert steps.product_work(64).bytes == 4 * matrix
 
 
 def test_cold_experiments_run_nothing_before_the_profiler() -> None:
@@ -137,7 +140,7 @@ def test_a_result_that_is_not_a_number_is_noticed() -> None:
 
 
 def test_the_first_gap_is_measured_without_a_gpu() -> None:
-    data = experiments.first_gap(TorchInstruments(), "cpu", 8, 2)
+    data = probes.first_gap(TorchInstruments(), "cpu", 8, 2)
     given = [(variant["warmup"], variant["shapes"]) for variant in data["variants"]]
     assert given == [(1, True), (1, False), (50, True), (50, False)]
     for variant in data["variants"]:

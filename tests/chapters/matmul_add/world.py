@@ -1,5 +1,7 @@
 """Recordings as the first post of the series describes its A100, and changes to them."""
 
+from __future__ import annotations
+
 import gzip
 import itertools
 import json

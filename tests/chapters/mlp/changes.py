@@ -1,5 +1,7 @@
 """Changes to the recordings of the chapter mlp, and its figures and claims by name."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 
 from kinetoscope.trace.events import GpuActivity

@@ -1,5 +1,7 @@
 """Hand-made results of the chapter's probes: compilations, idle gaps, new shapes."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,5 +1,7 @@
 """The chapter mlp: claims about the launch configuration that Inductor chooses."""
 
+from __future__ import annotations
+
 import re
 from pathlib import Path
 

@@ -1,5 +1,7 @@
 """The chapter mlp: claims about compilations and new shapes."""
 
+from __future__ import annotations
+
 from snippets.mlp.findings import fusion
 from tests.chapters.altered import AlteredDevice, measured, status, verdict
 from tests.chapters.mlp.changes import figure

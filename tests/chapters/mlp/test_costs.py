@@ -1,5 +1,7 @@
 """The chapter mlp: claims about whole forwards, from one token to many."""
 
+from __future__ import annotations
+
 import pytest
 
 from tests.chapters.altered import AlteredDevice, measured, status

@@ -1,5 +1,7 @@
 """The chapter mlp: claims about kernels, their order, launches, work and times in the traces."""
 
+from __future__ import annotations
+
 import pytest
 
 from kinetoscope.trace.averages import key_averages

@@ -1,5 +1,7 @@
 """The chapter mlp's model, experiments and local Liger layer, run on the CPU at small and odd sizes."""
 
+from __future__ import annotations
+
 import functools
 import importlib.util
 import logging
@@ -13,10 +15,11 @@ import torch
 from torch.nn import functional as F
 
 from snippets.lab.capture.instruments import TorchInstruments
-from snippets.mlp import experiments, model
+from snippets.mlp import model
+from snippets.mlp.experiments import forwards, idling, logs, recompiling, tuning
 
 ODD = {"batch": 3, "seq": 5, "dim": 7, "hidden": 11}
-LAYERS = Path(experiments.__file__).parent / "liger_kernels" / "build" / "torch-cuda" / "layers.py"
+LAYERS = Path(forwards.__file__).parent / "liger_kernels" / "build" / "torch-cuda" / "layers.py"
 
 
 def relative(result: torch.Tensor, expected: torch.Tensor) -> float:
@@ -58,7 +61,7 @@ def test_the_gate_is_not_the_other_factor() -> None:
 
 
 def test_the_eager_step_agrees_with_its_reference() -> None:
-    subject = experiments.eager("cpu", **ODD)
+    subject = forwards.eager("cpu", **ODD)
     (x,) = subject.inputs()
     result = subject.step(x)
     assert (x.shape, x.dtype) == ((3, 5, 7), torch.bfloat16)
@@ -70,14 +73,14 @@ def test_the_eager_step_agrees_with_its_reference() -> None:
 @pytest.mark.usefixtures("quick_compile")
 def test_the_compiled_step_agrees_with_its_reference() -> None:
     torch._dynamo.reset()
-    subject = experiments.compiled("cpu", **ODD)
+    subject = forwards.compiled("cpu", **ODD)
     (x,) = subject.inputs()
     assert 0 < relative(subject.step(x), subject.reference(x)) < subject.tolerance
 
 
 @pytest.mark.usefixtures("quick_compile")
 def test_new_batch_sizes_compile_each_time_or_once() -> None:
-    result = experiments.new_shapes(TorchInstruments(), "cpu", batch=8, seq=3, dim=7, hidden=11)
+    result = recompiling.new_shapes(TorchInstruments(), "cpu", batch=8, seq=3, dim=7, hidden=11)
     assert result["batches"] == [8, 4, 2, 6]
     assert result["static"]["compiled"] == [1, 2, 3, 4]
     assert result["automatic"]["compiled"] == [1, 2, 2, 2]
@@ -95,7 +98,7 @@ def test_new_batch_sizes_compile_each_time_or_once() -> None:
 def test_a_logger_is_as_before_after_its_lines_were_kept() -> None:
     logger = logging.getLogger("tests.kept")
     before = logger.level, logger.propagate, logger.handlers
-    with experiments.logged("tests.kept", logging.DEBUG) as lines:
+    with logs.logged("tests.kept", logging.DEBUG) as lines:
         logging.getLogger("tests.kept.below").debug("%d of %d", 2, 3)
     assert lines == ["2 of 3"]
     assert (logger.level, logger.propagate, logger.handlers) == before
@@ -111,7 +114,7 @@ def test_what_inductor_measured_is_read_from_its_log() -> None:
         f"COORDESC: {config.format(2048, 4)}: 0.070000, nreg 40, nspill 0, #shared-mem 0",
     ]
     expected = {"1024 elements, 4 warps": 76.512, "512 elements, 8 warps": 937.312, "2048 elements, 4 warps": 70.0}
-    assert experiments.benchmarked(lines) == expected
+    assert tuning.benchmarked(lines) == expected
 
 
 class Kernel(NamedTuple):
@@ -130,7 +133,7 @@ def replay(begin: float, cycles: int, up_us: float) -> list[Kernel]:
 def test_times_after_idle_by_hand() -> None:
     kernels = [*replay(0, 0, 60), *replay(100, 0, 62), *replay(200, 7, 50), *replay(300, 7, 54), *replay(400, 0, 70)]
     replays, lengths = [("a", 0), ("a", 7), ("a", 0)], {"a": 2, "up": 1}
-    assert experiments.idle_times([*kernels, *replay(500, 0, 74)], replays, lengths, repeats=2) == {
+    assert idling.idle_times([*kernels, *replay(500, 0, 74)], replays, lengths, repeats=2) == {
         "a": [
             {"before_us": [21.0, 21.0], "gap_us": [1.0, 1.0], "up_us": [61.0, 72.0]},
             {"before_us": [21.0], "gap_us": [9.0], "up_us": [52.0]},
@@ -138,11 +141,11 @@ def test_times_after_idle_by_hand() -> None:
     }
     for wrong in (kernels, [*kernels[:6], *kernels[7:], *replay(500, 0, 74)], [*kernels, *replay(500, 3, 74)]):
         with pytest.raises(RuntimeError, match="kernels"):
-            experiments.idle_times(wrong, replays, lengths, repeats=2)
+            idling.idle_times(wrong, replays, lengths, repeats=2)
 
 
 def test_work_by_hand() -> None:
-    work = experiments.forward_work(batch=2, seq=3, dim=5, hidden=7)
+    work = forwards.forward_work(batch=2, seq=3, dim=5, hidden=7)
     assert work.matmuls == ((6, 5, 7), (6, 5, 7), (6, 7, 5))
     assert work.flops == 3 * 2 * 6 * 5 * 7
     assert work.bytes == 2 * (6 * 5 + 5 * 7 + 5 * 7 + 7 * 5 + 6 * 5)
@@ -171,4 +174,4 @@ def test_the_local_layer_has_the_shape_that_kernels_wants(monkeypatch: pytest.Mo
 @pytest.mark.parametrize("variable", ["HF_HUB_OFFLINE", "LOCAL_KERNELS"])
 def test_the_hub_is_not_asked_when_told_not_to(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(variable, "1")
-    assert experiments.hub_reachable() is False
+    assert forwards.hub_reachable() is False

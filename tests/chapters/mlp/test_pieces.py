@@ -1,5 +1,7 @@
 """The chapter mlp: what its figures and pieces show."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Callable, Mapping
 from functools import partial

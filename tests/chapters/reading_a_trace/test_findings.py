@@ -1,5 +1,7 @@
 """The page on reading a trace: how a kernel came to run, and the numbers to look at first."""
 
+from __future__ import annotations
+
 import gzip
 import json
 from pathlib import Path

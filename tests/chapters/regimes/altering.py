@@ -1,5 +1,7 @@
 """Altered recordings of the chapter's second page, for the tests of its claims."""
 
+from __future__ import annotations
+
 import copy
 from collections.abc import Callable
 from typing import Any

@@ -1,14 +1,16 @@
 """Made-up recordings of the chapter's second page: compile modes and fusion."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
+from snippets.regimes.experiments.spilling import TRIED, tile_name
 from snippets.regimes.findings.caching import OPS, gelu_bytes
 from snippets.regimes.findings.compiling import GEGLU, MODES, STACK, TUNED
 from snippets.regimes.findings.fusing import FEW, MANY, TOKENS
-from snippets.regimes.spilling import TRIED, tile_name
 from tests.lab.sample_recordings import Sample, sample_of
 
 GRAPH = ("extern_kernels.addmm", "triton_poi_fused_gelu_0", "extern_kernels.addmm")

@@ -1,5 +1,7 @@
 """Sample recordings of the chapter regimes: round numbers, so that each figure can be computed by hand."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable
 from functools import partial
 
@@ -7,7 +9,7 @@ import msgspec
 
 from snippets.lab.experiment import Parameters
 from snippets.lab.recording.schema import Timing
-from snippets.regimes.growth import TOKENS
+from snippets.regimes.experiments.growth import TOKENS
 from tests.chapters.regimes.compiling_samples import compiling_recordings
 from tests.lab.sample_recordings import SPREAD, Sample, sample_of
 from tests.lab.samples import Operator

@@ -1,13 +1,15 @@
 """The probes' view of the compiler, and the page's computations on it, from numbers made by hand."""
 
+from __future__ import annotations
+
 import os
 from pathlib import Path
 
 import pytest
 import torch
 
-from snippets.regimes import compiled
-from snippets.regimes.compiling import stack_of
+from snippets.regimes.experiments import compiled
+from snippets.regimes.experiments.modules import stack_of
 from snippets.regimes.findings.compiling import lost_s
 from snippets.regimes.findings.generated import guard_kinds
 from snippets.regimes.findings.paying import rounded

@@ -1,13 +1,16 @@
 """Steps of the experiments on fusion, on the CPU at small sizes."""
 
+from __future__ import annotations
+
 import pytest
 import torch
 
 from snippets.lab.capture.checking import relative_error
-from snippets.regimes.compiling import stack_of
+from snippets.regimes.experiments.caching import rounds_of
+from snippets.regimes.experiments.fusing import written_out
+from snippets.regimes.experiments.layer import layer_subjects, layer_work
+from snippets.regimes.experiments.modules import stack_of
 from snippets.regimes.findings.fusing import has_bias
-from snippets.regimes.fusing import rounds_of, written_out
-from snippets.regimes.layer import layer_subjects, layer_work
 
 
 @pytest.mark.parametrize("variant", ["linear", "eager"])

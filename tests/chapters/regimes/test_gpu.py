@@ -1,5 +1,7 @@
 """The kernel on a GPU, at shapes that no tile divides and with each choice of tiles, against float64."""
 
+from __future__ import annotations
+
 import pytest
 import torch
 from torch.nn import functional as F

@@ -1,5 +1,7 @@
 """Where time goes as work grows: the crossovers and claims of sample recordings whose times are round."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from pathlib import Path
 

@@ -4,6 +4,8 @@ Triton reads TRITON_INTERPRET when it is imported, so one process runs all the c
 interpreter multiplies bf16 wrongly, so the cases are float16 and float32.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

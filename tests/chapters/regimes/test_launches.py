@@ -1,5 +1,7 @@
 """What removes launch overhead: the claims and figures of sample recordings."""
 
+from __future__ import annotations
+
 from pathlib import Path
 
 import pytest

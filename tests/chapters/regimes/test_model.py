@@ -1,11 +1,13 @@
 """The stack on the CPU, against its reference; its work; what needs a GPU says so."""
 
+from __future__ import annotations
+
 import pytest
 import torch
 
 from snippets.lab.experiment import NeedsGpu
+from snippets.regimes.experiments.subjects import geglu, gelu, gelu_work, stack, stack_step, stack_work
 from snippets.regimes.model import Stack, stack_reference
-from snippets.regimes.subjects import geglu, gelu, gelu_work, stack, stack_step, stack_work
 
 
 @pytest.mark.parametrize("blocks", [1, 3])

@@ -1,5 +1,7 @@
 """Compile modes and fusion: the claims, figures and pieces on sample recordings."""
 
+from __future__ import annotations
+
 import re
 from pathlib import Path
 from statistics import median

@@ -1,5 +1,7 @@
 """When a compilation has paid for itself, and the modes alone for seconds, on sample recordings."""
 
+from __future__ import annotations
+
 from pathlib import Path
 
 import pytest

@@ -1,9 +1,19 @@
 """Reading machine code: instructions, the loop that multiplies, spilled registers."""
 
+from __future__ import annotations
+
 import pytest
 
+from snippets.regimes.experiments.spilling import (
+    TRIED,
+    Instruction,
+    code_summary,
+    counts,
+    instructions,
+    main_loop,
+    tile_name,
+)
 from snippets.regimes.findings.spilling import excerpt
-from snippets.regimes.spilling import TRIED, Instruction, code_summary, counts, instructions, main_loop, tile_name
 
 PRINTED = """
 	code for sm_90a

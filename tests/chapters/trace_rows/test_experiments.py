@@ -1,24 +1,27 @@
 """The steps of the page on a CPU, small: each agrees with its reference; those of a GPU say so."""
 
+from __future__ import annotations
+
 import pytest
 import torch
 
 from snippets.lab.capture.checking import relative_error
 from snippets.lab.capture.instruments import TorchInstruments
 from snippets.trace_rows import experiments, model
+from snippets.trace_rows.experiments import steps
 
 SIZES = {"rows": 6, "width": 4}
 
 
 @pytest.mark.parametrize("name", ["train", "item"])
 def test_a_step_agrees_with_its_reference(name: str) -> None:
-    subject = experiments.train("cpu", **SIZES, compiled=0) if name == "train" else experiments.item("cpu", 33)
+    subject = steps.train("cpu", **SIZES, compiled=0) if name == "train" else steps.item("cpu", 33)
     error, _, _ = relative_error(subject, "cpu")
     assert 0 <= error < subject.tolerance
 
 
 def test_a_step_of_rate_0_leaves_the_weights() -> None:
-    subject = experiments.train("cpu", **SIZES, compiled=0)
+    subject = steps.train("cpu", **SIZES, compiled=0)
     (x,) = subject.inputs()
     assert subject.step(x).item() == subject.step(x).item()
 
@@ -49,12 +52,12 @@ def test_five_copies_add_up() -> None:
 
 
 def test_the_work_of_the_steps() -> None:
-    assert experiments.train_work(6, 4, 0).flops == 3 * 2 * 2 * 6 * 4 * 16
-    assert experiments.graph_work(6, 4).flops == 2 * 2 * 6 * 4 * 16
-    assert experiments.full_queue_work(8, 3).flops == 2 * 2 * 8**3
-    assert experiments.two_streams_work(2, 8).bytes == 2 * 4 * 16
-    assert experiments.item_work(33).flops == 33
-    assert experiments.copies_work(8).bytes == 2 * 64 * 16
+    assert steps.train_work(6, 4, 0).flops == 3 * 2 * 2 * 6 * 4 * 16
+    assert steps.graph_work(6, 4).flops == 2 * 2 * 6 * 4 * 16
+    assert steps.full_queue_work(8, 3).flops == 2 * 2 * 8**3
+    assert steps.two_streams_work(2, 8).bytes == 2 * 4 * 16
+    assert steps.item_work(33).flops == 33
+    assert steps.copies_work(8).bytes == 2 * 64 * 16
 
 
 def test_rows_with_memory() -> None:

@@ -1,5 +1,7 @@
 """The page on what each row means: its tables on the book's recordings, and on altered ones."""
 
+from __future__ import annotations
+
 import re
 
 import pytest

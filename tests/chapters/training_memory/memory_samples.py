@@ -1,13 +1,15 @@
 """Made-up recordings of the second page: steps whose activations are those of shapes, and an allocator's segments."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Any
 
 from snippets.training_memory.allocator import LARGE, LENT, MIB, REQUESTS, SETTINGS
+from snippets.training_memory.experiments.memory import SIZES, VARIANTS
+from snippets.training_memory.experiments.shapes import kept_bytes
 from snippets.training_memory.findings.allocator import segment_bytes
 from snippets.training_memory.findings.held import EAGER
-from snippets.training_memory.memory import SIZES, VARIANTS
-from snippets.training_memory.shapes import kept_bytes
 from tests.lab.sample_recordings import Sample, sample_of
 
 PARAMETERS = 4 * SIZES["layers"] * (3 * SIZES["dim"] * SIZES["hidden"] + 2 * SIZES["dim"])

@@ -1,10 +1,12 @@
 """Made-up recordings: for the tests here, and for `make serve SAMPLE=training_memory`."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Any
 
 from snippets.lab.recording.schema import Timing
-from snippets.training_memory import precision
+from snippets.training_memory.experiments import precision
 from tests.chapters.training_memory.memory_samples import memory_recordings
 from tests.chapters.training_memory.steps import Phases, phases, trace
 from tests.lab import samples

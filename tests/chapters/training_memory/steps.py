@@ -1,5 +1,7 @@
 """Sample traces of a training step: its phases, and in each its operators with their kernels."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 
 from tests.tool import events

@@ -1,5 +1,7 @@
 """The kind of an event's bytes, from hand-written events."""
 
+from __future__ import annotations
+
 import pytest
 
 from snippets.training_memory.findings.held import kinds_of_events

@@ -1,5 +1,7 @@
 """The loops and the probe of the first page, small on a CPU."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
@@ -11,7 +13,8 @@ from torch import nn
 from snippets.lab.capture.instruments import TorchInstruments
 from snippets.lab.capture.loops import check_loop, open_loop
 from snippets.lab.experiment import WrongAnswer, find
-from snippets.training_memory import model, precision
+from snippets.training_memory import model
+from snippets.training_memory.experiments import precision
 
 SMALL = {"batch": 4, "seq": 32, "dim": 64, "hidden": 256, "layers": 2}
 EAGER = [name for name in precision.VARIANTS if not name.endswith("_compiled")]

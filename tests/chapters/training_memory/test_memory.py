@@ -1,5 +1,7 @@
 """The figures and claims of the second page, on made-up recordings."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

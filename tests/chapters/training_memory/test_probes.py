@@ -1,11 +1,13 @@
 """The probes' reading of the allocator's events and snapshots, from hand-written ones."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import pytest
 
 from snippets.training_memory import allocator
-from snippets.training_memory.timeline import columns
+from snippets.training_memory.experiments.timeline import columns
 
 
 def event(action: str, address: int, size: int, time_us: int) -> dict[str, Any]:

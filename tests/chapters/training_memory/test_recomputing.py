@@ -1,5 +1,7 @@
 """The work that recomputing repeats: on this machine, and on made-up recordings whose kernels are counted by hand."""
 
+from __future__ import annotations
+
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -11,9 +13,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from snippets.lab.finding import Device
 from snippets.lab.finding.book import judge
+from snippets.training_memory.experiments.phases import recomputing
 from snippets.training_memory.findings import keeping, steps
 from snippets.training_memory.model import make_model
-from snippets.training_memory.phases import recomputing
 from tests.chapters.training_memory.samples import recordings
 from tests.chapters.training_memory.steps import F32, NARROW, NORM, SUM, Op, Phases, matmul, pointwise, trace
 from tests.lab.sample_recordings import save_samples

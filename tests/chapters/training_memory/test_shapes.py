@@ -1,12 +1,14 @@
 """Bytes derived from shapes, against bytes counted by hand and the bytes that autograd keeps on this machine."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import pytest
 
 from snippets.lab.capture.instruments import TorchInstruments
-from snippets.training_memory.memory import VARIANTS, holds, measure_step
-from snippets.training_memory.shapes import kept_by_block, kept_bytes
+from snippets.training_memory.experiments.memory import VARIANTS, holds, measure_step
+from snippets.training_memory.experiments.shapes import kept_by_block, kept_bytes
 
 SMALL = {"batch": 2, "seq": 8, "dim": 16, "hidden": 32, "layers": 3}
 TOKENS = 16
@@ -61,7 +63,7 @@ def test_a_cpu_keeps_means_in_bfloat16() -> None:
 
 def test_what_a_cpu_can_count(monkeypatch: pytest.MonkeyPatch) -> None:
     eager = {name: options for name, options in VARIANTS.items() if "compiles" not in options}
-    monkeypatch.setattr("snippets.training_memory.memory.VARIANTS", eager)
+    monkeypatch.setattr("snippets.training_memory.experiments.memory.VARIANTS", eager)
     found = holds(TorchInstruments(), "cpu", **SMALL)["variants"]
     assert found.keys() == eager.keys()
     weights = 3 * (3 * 16 * 32 + 2 * 16) * 4

@@ -1,5 +1,7 @@
 """The first page on sample recordings: its claims and figures, and every fence runs."""
 
+from __future__ import annotations
+
 import re
 from pathlib import Path
 

@@ -1,5 +1,7 @@
 """The pages' figures of a compiled loop's first iterations, of its breaks, and of times that do not fit a trace."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import msgspec

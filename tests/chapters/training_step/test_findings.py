@@ -1,5 +1,7 @@
 """The page's figures: fixes as short diffs, the recorded graph, and a rule that finds a fault in no trace."""
 
+from __future__ import annotations
+
 import re
 
 import pytest

@@ -1,5 +1,7 @@
 """The page's hints about its own traces, and the texts that it prints."""
 
+from __future__ import annotations
+
 import re
 from pathlib import Path
 

@@ -1,5 +1,7 @@
 """The parts of the chapter's loops, small on a CPU. tests/processes/test_training_loops.py runs each loop."""
 
+from __future__ import annotations
+
 from collections.abc import Generator
 
 import pytest
@@ -9,9 +11,9 @@ from snippets.lab.capture.instruments import TorchInstruments
 from snippets.lab.capture.loops import open_loop
 from snippets.lab.experiment import NeedsGpu, find
 from snippets.training_step import faults
-from snippets.training_step.compiling import warnings_of, with_own_precision
 from snippets.training_step.data import Texts, Varied
 from snippets.training_step.experiments import step_work
+from snippets.training_step.experiments.compiling import warnings_of, with_own_precision
 from snippets.training_step.model import Tokens
 from snippets.training_step.probes import ten_lines
 

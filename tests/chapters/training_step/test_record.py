@@ -1,5 +1,7 @@
 """The lines that the page tells a reader to put around a loop run as they stand."""
 
+from __future__ import annotations
+
 from pathlib import Path
 from textwrap import dedent
 

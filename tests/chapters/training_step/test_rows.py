@@ -1,5 +1,7 @@
 """The rows that give a fault away: which events they count, and that each mend removes them."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import pytest

@@ -1,5 +1,7 @@
 """The page on a reader's own trace: what its fences show of the book's recordings and of the rules."""
 
+from __future__ import annotations
+
 import re
 from pathlib import Path
 

@@ -1,5 +1,7 @@
 """The lines that the page tells a reader to put around a loop: they run, and `report` reads what they write."""
 
+from __future__ import annotations
+
 import json
 from itertools import repeat
 from pathlib import Path

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
-import signal
 import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from snippets.lab.capture.gpu import Gpu, open_gpu
 from snippets.lab.capture.lock import (
-    NO_LOCK,
     NO_NVML,
     POLL_S,
     GpuInUse,
@@ -32,33 +28,22 @@ HOLD = """
 import sys
 from pathlib import Path
 from snippets.lab.capture.lock import hold_lock
-sys.argv = ["/home/ann/__main__.py", "record", "mlp"]
 with hold_lock(Path({path!r}), wait=False):
     print("held", flush=True)
     sys.stdin.readline()
 """
-SINCE = r"since \d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"
-
-
-@pytest.fixture
-def me(monkeypatch: pytest.MonkeyPatch) -> str:
-    """How a message names this process as the holder: a pattern."""
-    monkeypatch.setattr(sys, "argv", ["/home/ann/__main__.py", "record", "mlp"])
-    return rf"pid {os.getpid()} \(__main__.py record mlp, {SINCE}\)"
 
 
 class TestLock:
-    def test_a_second_recorder_is_refused_and_the_holder_named(self, tmp_path: Path, me: str) -> None:
-        with hold_lock(tmp_path / "lock", wait=False):
-            with pytest.raises(GpuInUse) as refused, hold_lock(tmp_path / "lock", wait=False):
+    def test_a_second_recorder_is_refused(self, tmp_path: Path) -> None:
+        lock = tmp_path / "lock"
+        with hold_lock(lock, wait=False):
+            with pytest.raises(GpuInUse) as refused, hold_lock(lock, wait=False):
                 pass
-            cure = r"is recording on this GPU; wait for it with --wait \(make record WAIT=1\), or end it"
-            assert re.fullmatch(f"{me} {cure}", str(refused.value))
-            content = json.loads((tmp_path / "lock").read_text())
-            assert (content["pid"], content["program"]) == (os.getpid(), "__main__.py record mlp")
-        with hold_lock(tmp_path / "lock", wait=False):
+            taken = f"another recorder has this GPU (fuser -v {lock} names it)"
+            assert str(refused.value) == f"{taken}; wait for it with --wait (make record WAIT=1), or end it"
+        with hold_lock(lock, wait=False):
             pass
-        assert (tmp_path / "lock").read_text() == ""
 
     def test_a_death_of_any_kind_releases_it(self, tmp_path: Path) -> None:
         """A real process, killed."""
@@ -66,16 +51,15 @@ class TestLock:
         with subprocess.Popen(command, cwd=PROJECT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
             assert holder.stdout is not None
             assert holder.stdout.readline() == "held\n"
-            refused = rf"^pid {holder.pid} \(__main__.py record mlp, {SINCE}\) is recording"
-            with pytest.raises(GpuInUse, match=refused), hold_lock(tmp_path / "lock", wait=False):
+            with pytest.raises(GpuInUse), hold_lock(tmp_path / "lock", wait=False):
                 pass
             holder.kill()
             holder.wait()
             with hold_lock(tmp_path / "lock", wait=False):
-                assert json.loads((tmp_path / "lock").read_text())["pid"] == os.getpid()
+                pass
 
-    def test_waiting_names_the_holder_once_and_ends_with_it(
-        self, tmp_path: Path, me: str, capsys: pytest.CaptureFixture[str]
+    def test_waiting_says_so_once_and_ends_with_the_holder(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         got = threading.Event()
 
@@ -89,17 +73,9 @@ class TestLock:
             assert not got.wait(0.3)
         assert got.wait(30)
         waiting.join()
-        told = rf"waiting for {me}, which is recording on this GPU; Ctrl-C stops waiting\n"
-        assert re.fullmatch(told, capsys.readouterr().out)
-
-    def test_ctrl_c_while_waiting(self, tmp_path: Path) -> None:
-        with hold_lock(tmp_path / "lock", wait=False):
-            interrupt = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
-            interrupt.start()
-            with pytest.raises(KeyboardInterrupt), hold_lock(tmp_path / "lock", wait=True):
-                pass
-            with pytest.raises(GpuInUse), hold_lock(tmp_path / "lock", wait=False):
-                pass
+        assert re.fullmatch(
+            r"waiting: another recorder has this GPU .*; Ctrl-C stops waiting\n", capsys.readouterr().out
+        )
 
     def test_what_a_process_starts_does_not_hold_it(self, tmp_path: Path) -> None:
         with hold_lock(tmp_path / "lock", wait=False):
@@ -119,41 +95,10 @@ class TestLock:
         finally:
             os.umask(before)
 
-    def test_another_users_read_only_file_locks_too(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        (tmp_path / "lock").touch()
-        real = os.open
-
-        def read_only(path: Any, flags: int, *rest: Any) -> int:
-            if flags & os.O_RDWR:
-                raise PermissionError(path)
-            return real(path, flags, *rest)
-
-        monkeypatch.setattr(os, "open", read_only)
-        with hold_lock(tmp_path / "lock", wait=False):
-            expected = "another recorder is recording on this GPU"
-            with pytest.raises(GpuInUse, match=f"^{expected}; wait"), hold_lock(tmp_path / "lock", wait=False):
-                pass
-
     def test_a_file_that_cannot_be_opened(self, tmp_path: Path) -> None:
-        with pytest.raises(GpuInUse, match=r"lock \(No such file"), hold_lock(tmp_path / "none" / "lock", wait=False):
-            pass
-        (tmp_path / "lock").symlink_to(tmp_path / "elsewhere")
+        (tmp_path / "lock").mkdir()
         with pytest.raises(GpuInUse, match=r"^cannot open the lock .*; remove it, or set TMPDIR$"):
             hold_lock(tmp_path / "lock", wait=False).__enter__()
-        assert not (tmp_path / "elsewhere").exists()
-
-    def test_what_another_user_wrote_is_printed_without_control_characters(self, tmp_path: Path) -> None:
-        content = json.dumps({"pid": 7, "program": "a\x1b[2Jb", "since": "now"})
-        with hold_lock(tmp_path / "lock", wait=False):
-            (tmp_path / "lock").write_text(content)
-            with pytest.raises(GpuInUse, match=r"^pid 7 \(a\[2Jb, since now\) is"), hold_lock(tmp_path / "lock", False):
-                pass
-
-    def test_a_system_without_fcntl_says_so(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        with hold_lock(tmp_path / "lock", wait=False, fcntl=None):
-            pass
-        assert capsys.readouterr().out == NO_LOCK + "\n"
-        assert not (tmp_path / "lock").exists()
 
     def test_a_file_for_each_gpu(self, tmp_path: Path) -> None:
         gpus = [open_gpu(FakeNvml(Card("GPU-a1"), Card("GPU-b2")), visible, str) for visible in ("0", "1")]
@@ -212,7 +157,7 @@ def test_reserving_holds_the_lock_and_looks_for_others(tmp_path: Path, capsys: p
         pass
     card.pids.clear()
     with reserve_gpu(False, False, gpu, tmp_path):
-        with pytest.raises(GpuInUse, match="is recording on this GPU"), reserve_gpu(False, True, gpu, tmp_path):
+        with pytest.raises(GpuInUse, match="another recorder has this GPU"), reserve_gpu(False, True, gpu, tmp_path):
             pass
         with reserve_gpu(False, False, Gpu(), tmp_path):
             pass

@@ -20,10 +20,10 @@ PINNED = {
     "capture/environment.py": "d879b3ad7cb198be",
     "capture/gpu.py": "b3b1ab0825baa2ef",
     "capture/instruments.py": "abbdbe7a28c123bc",
-    "capture/lock.py": "09ab1c6aa4688e34",
+    "capture/lock.py": "305b92f557935447",
     "capture/loops.py": "c524eb03cb74c475",
     "capture/merging.py": "1e1840ed28056a75",
-    "capture/profile_here.py": "3e658e5f4dfabdde",
+    "capture/profile_here.py": "d3939380853e25aa",
     "capture/profiling.py": "5cc0516f3e5bd5fe",
     "capture/recorder.py": "5a1da6c1e85b3793",
     "capture/selection.py": "54d112943c317ab2",
@@ -31,7 +31,7 @@ PINNED = {
     "capture/supervisor.py": "440f10e300df5b22",
     "capture/timing.py": "f59b096a837d25d2",
     "capture/worker.py": "0bc0ba26c133fc7c",
-    "experiment.py": "b06c0b02df098935",
+    "experiment": "285bbace2fab2cf5",
 }
 CURE = (
     "snippets/lab/{name} changed. If what is measured changed, raise PROTOCOL in "
@@ -42,11 +42,12 @@ CURE = (
 
 
 def measuring_code(lab: Path) -> dict[str, str]:
-    """The files of the capture room, and what experiment.py has of the subjects that are measured."""
+    """The files of the capture room, and what the room experiment has of the subjects that are measured."""
     code = {f"capture/{path.name}": path.read_text("utf-8") for path in sorted((lab / "capture").glob("*.py"))}
-    source = (lab / "experiment.py").read_text("utf-8")
-    nodes = {node.name: node for node in ast.parse(source).body if isinstance(node, ast.ClassDef | ast.FunctionDef)}
-    code["experiment.py"] = "\n".join(ast.unparse(nodes[name]) for name in MEASURED_OF_EXPERIMENT)
+    trees = [ast.parse(path.read_text("utf-8")) for path in (lab / "experiment").glob("*.py")]
+    definitions = [node for tree in trees for node in tree.body if isinstance(node, ast.ClassDef | ast.FunctionDef)]
+    nodes = {node.name: node for node in definitions}
+    code["experiment"] = "\n".join(ast.unparse(nodes[name]) for name in MEASURED_OF_EXPERIMENT)
     return code
 
 

@@ -1,4 +1,4 @@
-"""The palette: what colors.css and charts.css give can be read and told apart in both schemes, by all eyes."""
+"""The palette: what style sheets give can be read and told apart in both schemes, by all eyes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kinetoscope.timeline.canvas import PATTERNS
+from kinetoscope.timeline.canvas import PATTERNS, SLICE_KINDS
 from snippets.lab.charts.svg import MEMORY_KINDS, MEMORY_PATTERNS, VARIABLES
 from snippets.lab.recording.device import PROJECT
 
@@ -20,20 +20,18 @@ KINDS = ("gemm", "pointwise", "copy", "other", "call")
 
 
 def variables(scheme: str) -> dict[str, str]:
-    """The style sheets' values: for paper and the light scheme, or for a named scheme."""
+    """The style sheets' values: for paper and the light scheme, or for `slate`."""
     given: dict[str, str] = {}
-    selector = re.escape(f'[data-md-color-scheme="{scheme}"]' if scheme else ":root")
-    for name in ("charts", "colors"):
+    for name in ("charts", "colors", "drawing"):
         sheet = (PROJECT / f"docs/assets/css/{name}.css").read_text(encoding="utf-8")
-        found = re.search(selector + r" \{([^}]*)\}", sheet)
-        assert found is not None
-        given |= dict(re.findall(r"(--[\w-]+): ([^;]+);", found[1]))
+        both = re.findall(r"(--[\w-]+): light-dark\((.+?), (.+?)\);", sheet)
+        given |= {variable: dark if scheme == "slate" else light for variable, light, dark in both}
     return given
 
 
 def test_every_color_of_a_drawing_is_given() -> None:
     used = set(VARIABLES.values()) - {"--md-default-bg-color"}
-    assert used < set(variables("")) == set(variables("slate"))
+    assert used < set(variables(""))
 
 
 def linear(color: str) -> list[float]:
@@ -134,3 +132,18 @@ def test_bytes_that_lie_on_each_other_have_different_patterns() -> None:
         if {lower, upper} != {"others", "gradients"}:
             assert MEMORY_PATTERNS.get(lower) != MEMORY_PATTERNS.get(upper), (lower, upper)
     assert contrast(variables("")["--gradients-edge"], variables("")["--others-kind"]) >= 3
+
+
+@pytest.mark.parametrize(("scheme", "ink", "share"), [("default", "#000000", 0.87), ("slate", "#e2e4e9", 0.82)])
+def test_slices_can_be_told_and_names_on_them_read(scheme: str, ink: str, share: float) -> None:
+    """`share` of the theme's color of text is seen."""
+    ground, given = background(scheme), variables(scheme)
+    kinds = {name[2:].rpartition("-")[0] for name in given if name.endswith("-edge")} - {*MEMORY_KINDS}
+    assert kinds == {*SLICE_KINDS, "ghost"}
+    for kind in kinds:
+        under = given.get(f"--{kind}-kind", ground)
+        mixed = zip(*(bytes.fromhex(color[1:]) for color in (ink, under)), strict=True)
+        seen = "#" + "".join(f"{round(share * a + (1 - share) * b):02x}" for a, b in mixed)
+        assert contrast(seen, under) >= 4.5, kind
+        assert contrast(given[f"--{kind}-edge"], ground) >= 3, kind
+        assert (f"--{kind}-strokes" in given) == (kind in PATTERNS), kind

@@ -11,6 +11,7 @@ import pytest
 
 from kinetoscope.trace.events import TraceError
 from snippets.lab.experiment import UnknownName
+from snippets.lab.finding.band import equals
 from snippets.lab.finding.book import (
     all_claims,
     chapters_with_findings,
@@ -20,7 +21,7 @@ from snippets.lab.finding.book import (
     judge,
     judge_all,
 )
-from snippets.lab.finding.claim import Source, equals
+from snippets.lab.finding.claim import Source
 from snippets.lab.finding.device import Device
 from snippets.lab.finding.figure import Figure
 from snippets.lab.finding.measure import Measure

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from snippets.lab.experiment import UnknownName
-from snippets.lab.finding.claim import Claim, Source, between, claim, equals
+from snippets.lab.finding.band import between, equals
+from snippets.lab.finding.claim import Claim, Source, claim
 from snippets.lab.finding.device import Device
 from snippets.lab.finding.figure import Figure
 from tests.lab import samples

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kinetoscope.html import Html
-from snippets.lab.finding.claim import at_least, equals
+from snippets.lab.finding.band import at_least, equals
 from snippets.lab.finding.device import Device
 from snippets.lab.finding.figure import Figure
 from snippets.lab.page.frame import provenance, show, verdicts

@@ -254,6 +254,20 @@ def make_package(book: dict[str, str]) -> None:
     book["one/model/__init__.py"] = "from .layers import Layer, Other\n"
 
 
+def package_experiments(book: dict[str, str]) -> None:
+    """`experiments.py` becomes a package, with the data beside its code."""
+    book["one/experiments/__init__.py"] = book.pop("one/experiments.py")
+    book["one/experiments/tuned.json"] = book.pop("one/tuned.json")
+
+
+def part_registry(book: dict[str, str]) -> None:
+    """`registry.py` becomes a package that exports all of its files; functions in it are found by a pattern."""
+    head, wide, rest = book.pop("one/registry.py").partition("def make_wide")
+    book["one/registry/first.py"] = head
+    book["one/registry/second.py"] = wide + rest
+    book["one/registry/__init__.py"] = "from .first import *\nfrom .second import *\n"
+
+
 def reorder(book: dict[str, str]) -> None:
     head, first, second = book["one/kernels.py"].partition("@triton.jit\ndef kernel")
     begin, *_ = head.partition("@triton.jit\ndef callee")
@@ -290,6 +304,8 @@ HARMLESS: dict[str, Planted] = {
     "a file with another name": move_file,
     "a helper in another file": move_helper,
     "a package in place of a file": make_package,
+    "a package of experiments": package_experiments,
+    "a package whose names are found by a pattern": part_registry,
     "a program in a file": swap(
         "one/model.py", "UNUSED = 1", 'UNUSED = 1\nif __name__ == "__main__":\n    print(SCALE)'
     ),
@@ -506,7 +522,12 @@ def test_a_line_of_geglu_makes_stale_what_runs_it() -> None:
 
 def test_an_addition_makes_nothing_stale() -> None:
     code = Code(SOURCES)
-    for path in ("mlp/experiments.py", "mlp/model.py", "attention/experiments.py", "fused_mlp/geglu/hopper.py"):
+    for path in (
+        "mlp/experiments/forwards.py",
+        "mlp/model.py",
+        "attention/experiments/steps.py",
+        "fused_mlp/geglu/hopper.py",
+    ):
         code.add(
             SOURCES / path,
             f"{(SOURCES / path).read_text('utf-8')}\n\nUNUSED = 1\n\n\ndef unused():\n    return UNUSED\n",

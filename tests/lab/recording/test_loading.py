@@ -15,7 +15,7 @@ import pytest
 from snippets.lab.recording.device import chapter_folder
 from snippets.lab.recording.loading import load_recording, load_trace, trace_path
 from snippets.lab.recording.schema import MAX_NESTING, NotRecorded, RecordingError, parse_recording
-from tests.lab.samples import DEVICE, as_dict, point, sample, save_all, timings, trace_json, untie
+from tests.lab.samples import DEVICE, as_dict, sample, save_all, trace_json, untie
 
 AGAIN = "on a machine with this GPU run make record CHAPTER=mlp"
 
@@ -134,19 +134,6 @@ def test_a_repaired_recording_is_read_again(tmp_path: Path) -> None:
         load_recording(tmp_path, DEVICE, "mlp/eager")
     save_all(tmp_path, sample(label="repaired"))
     assert load_recording(tmp_path, DEVICE, "mlp/eager").label == "repaired"
-
-
-def test_a_recording_of_schema_1_has_its_ceilings_at_every_timed_point() -> None:
-    """Schema 1 timed them once, after all points; it knows no steady times and nothing of the machine's CPU."""
-    old = as_dict(sample(points=(point(timed=timings()), point(), point(timed=timings()))))
-    old["schema"], old["ceilings"] = 1, old["points"][0]["ceilings"]
-    for each in old["points"]:
-        del each["ceilings"]
-    recording = parse_recording(msgspec.json.encode(old), "eager.json")
-    assert [len(each.ceilings) for each in recording.points] == [1, 0, 1]
-    assert (recording.schema, recording.ceilings, recording.disturbed) == (2, sample().ceilings, "")
-    assert recording.points[0].timings is not None
-    assert recording.points[0].timings.steady is None
 
 
 def test_a_trace_of_another_recording_is_damage(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import random
 import tarfile
 import time
 import zlib
@@ -153,72 +152,37 @@ def test_a_foreign_name(home: Path) -> None:
 
 
 def test_not_a_file(home: Path) -> None:
-    for kind in b"123456ADKLMNSVXgx\xff":
+    for kind in b"123456ADMNSV\xff":
         info = tarfile.TarInfo(f"{DEVICE}/mlp/other.json")
         info.type, info.linkname = bytes([kind]), "/etc/passwd"
         message = attack(home, gzipped(tarred(*good().items(), (info, b""))))
         assert f"'{DEVICE}/mlp/other.json' is not a recording" in message
 
 
-def header(at: int, value: bytes, kind: bytes = b"0") -> bytes:
-    """A tar header with some bytes replaced and the right checksum."""
-    info = tarfile.TarInfo(JSON)
-    info.type = kind
-    block = bytearray(info.tobuf(tarfile.USTAR_FORMAT))
-    block[at : at + len(value)] = value
-    block[148:156] = b" " * 8
-    block[148:156] = b"%06o\0 " % sum(block)
-    return bytes(block)
-
-
-def headers() -> Iterator[tuple[str, bytes]]:
-    """Archives that break a reader of archives."""
-    for value in (
-        b"\xff" * 12,
-        b"\xff" + bytes(11),
-        b"-1",
-        b"\x80" + b"\xff" * 11,
-        b"null",
-        b"\xc3\x28",
-        b"00000010000",
-    ):
-        yield f"size {value!r}", header(124, value.ljust(12, b"\0")) + bytes(1024)
-    back = header(124, b"\xff" * 10 + b"\xfe\0")  # tarfile would read this header again and again
-    yield "a header that leads back to itself", header(0, b"") + back + bytes(1024)
-    yield "sparse", header(386, b"00000000000\0-0000000001\0" * 4, b"S") + bytes(1024)
-    yield "nested long names", header(124, b"00000001000\0", b"L") * 3_000
-    yield "pax size", header(124, b"00000000024\0", b"x") + b"20 size=-99999999999".ljust(512, b"\0")
-    yield "a wrong checksum", b"\0" + header(0, b"")[1:] + bytes(1024)
-    yield "invalid UTF-8 in a name", header(0, b"\xff\xfe") + bytes(1024)
+def broken() -> Iterator[tuple[str, bytes]]:
+    """Files that are no archives, or archives that could mislead a reader."""
     whole = tarred(*good().items())
-    yield "no end", whole.rstrip(b"\0")
-    yield "more behind its end", whole + b"more"
-    yield "no member", bytes(10240)
-    yield "twice", tarred(*good().items(), (JSON, good()[JSON]))
-    yield "many members", tarred(*((f"{DEVICE}/mlp/n{number}.json", b"") for number in range(2_001)))
-    yield "not an archive", b"not a tar" * 200
+    info = tarfile.TarInfo(JSON)
+    info.size = -1024  # a reader that goes back by it reads this header again
+    yield "a header that leads back to itself", gzipped(info.tobuf(tarfile.GNU_FORMAT) + bytes(1024))
+    yield "nested long names", gzipped(_long_name() * 3_000)
+    yield "no member", gzipped(bytes(10240))
+    yield "twice", gzipped(tarred(*good().items(), (JSON, good()[JSON])))
+    yield "many members", gzipped(tarred(*((f"{DEVICE}/mlp/n{number}.json", b"") for number in range(2_001))))
+    yield "not an archive", gzipped(b"not a tar" * 200)
+    yield "not compressed", whole
+    yield "cut off", gzipped(whole)[:-20]
+    yield "empty", b""
+    yield "zip", b"PK\x03\x04 a zip"
+    yield "a huge member", packed({**good(), f"{DEVICE}/mlp/other.json": bytes(4_000_001)})
+    yield "a trace of zeros", packed({**good(), TRACE: zeros(1 << 26)})
+    yield "a trace of blanks", packed({**good(), TRACE: gzipped(b'{"traceEvents": []' + b" " * 17_000_000 + b"}")})
 
 
-def test_an_archive_that_breaks_a_reader(home: Path) -> None:
-    for name, content in headers():
-        assert attack(home, gzipped(content)), name
-
-
-def test_a_file_that_is_not_one_gzip_member(home: Path) -> None:
-    whole = packed(good())
-    odd = [whole[:left] for left in (0, 1, 10, 200, -200, -9, -1)] + [whole + whole, whole + b"\0", b"PK\x03\x04 a zip"]
-    odd += [whole + gzipped(b""), b"\x1f\x8b\x08\x08" + bytes(6) + b"a" * 1_000_000, tarred(*good().items())]
-    for content in odd:
-        assert "is not an archive of recordings" in attack(home, content), content[:20]
-    for place in range(12, len(whole), len(whole) // 40):  # wherever it is: the stream ends in a checksum
-        assert attack(home, whole[:place] + bytes([whole[place] ^ 0x10]) + whole[place + 1 :]), place
-
-
-def test_an_archive_that_is_not_there(tmp_path: Path, home: Path) -> None:
-    with pytest.raises(ArchiveError, match=r"cannot read .*b\.tar\.gz: no such file"):
-        unpack_archive(home, tmp_path / "b.tar.gz")
-    with pytest.raises(ArchiveError, match=r"cannot read .*: not a file"):
-        unpack_archive(home, tmp_path)
+def _long_name() -> bytes:
+    info = tarfile.TarInfo("long")
+    info.type, info.size = b"L", 512
+    return info.tobuf(tarfile.USTAR_FORMAT)
 
 
 def zeros(count: int) -> bytes:
@@ -227,43 +191,23 @@ def zeros(count: int) -> bytes:
     return b"".join([*(packer.compress(bytes(1 << 20)) for _ in range(count >> 20)), packer.flush()])
 
 
-def bombs() -> Iterator[tuple[str, bytes]]:
-    """Small archives of many bytes."""
-    yield "an archive of zeros", zeros(1 << 26)
-    yield "zeros behind its end", gzipped(tarred(*good().items()) + bytes(2_000_000))
-    yield "a huge member", packed({**good(), f"{DEVICE}/mlp/other.json": bytes(4_000_001)})
-    yield "a trace of zeros", packed({**good(), TRACE: zeros(1 << 26)})
-    yield "a compressed trace within", packed({**good(), TRACE: gzipped(zeros(1 << 20))})
-    yield "a trace of blanks", packed({**good(), TRACE: gzipped(b'{"traceEvents": []' + b" " * 17_000_000 + b"}")})
-    objects = b'{"schema":2,"data":[' + b"{}," * 100_000 + b"{}]}"
-    yield "JSON of small objects", packed({**good(), JSON: objects})
-    noise = json.dumps({"traceEvents": [], "n": random.Random(0).randbytes(1_000_000).hex()}).encode()
-    yield "a trace above the limit", packed({**good(), TRACE: gzipped(noise)})
-
-
-def test_a_bomb_is_refused_at_once(home: Path) -> None:
-    for name, content in bombs():
+def test_what_is_no_archive_is_refused_at_once(home: Path) -> None:
+    for name, content in broken():
         begin = time.process_time()
         assert attack(home, content), name
         assert time.process_time() - begin < 10, name
 
 
-@pytest.mark.parametrize(
-    ("limit_bytes", "message"),
-    [
-        (10_000, "a.tar.gz is not an archive of recordings: it is too large"),
-        (50_000, "is too large with the files before"),
-    ],
-)
-def test_all_files_together_have_a_limit(
-    home: Path, monkeypatch: pytest.MonkeyPatch, limit_bytes: int, message: str
-) -> None:
-    """As they are in the archive, and with what their traces contain."""
-    content = packed({**good(), TRACE: gzipped(b'{"traceEvents": []' + b" " * 100_000 + b"}")})
-    monkeypatch.setattr(archive, "ARCHIVE_BYTES", limit_bytes)
-    assert message in attack(home, content)
-    monkeypatch.setattr(archive, "ARCHIVE_BYTES", 120_000)
-    assert attack(home, content) == ""
+def test_an_archive_has_a_limit(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archive, "ARCHIVE_BYTES", 10_000)
+    assert "a.tar.gz is not an archive of recordings: it is too large" in attack(home, packed(good()))
+
+
+def test_an_archive_that_is_not_there(tmp_path: Path, home: Path) -> None:
+    with pytest.raises(ArchiveError, match=r"cannot read .*b\.tar\.gz: no such file"):
+        unpack_archive(home, tmp_path / "b.tar.gz")
+    with pytest.raises(ArchiveError, match=r"cannot read .*: not a file"):
+        unpack_archive(home, tmp_path)
 
 
 def changed(**fields: object) -> Callable[[Members], Members]:
@@ -289,7 +233,6 @@ def changed(**fields: object) -> Callable[[Members], Members]:
         (lambda members: {**members, TRACE: members[TRACE][:-20]}, "the file is cut off"),
         (lambda members: {**members, TRACE: gzipped(b'{"a": 1}')}, "JSON, but not a Kineto trace"),
         (lambda members: {**members, TRACE: gzipped(b"[" * 100_000)}, "is not complete JSON"),
-        (lambda members: {**members, TRACE: members[TRACE] + gzipped(b"")}, "something follows its end"),
         (lambda members: {**members, TRACE: samples.trace_json()}, "its trace is not compressed as record does it"),
         (
             lambda members: {

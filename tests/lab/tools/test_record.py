@@ -229,7 +229,7 @@ def test_what_failed_is_not_left(root: Path, capsys: pytest.CaptureFixture[str])
 def test_minutes_are_a_number_above_0(minutes: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["record", f"--minutes={minutes}"])
-    assert f"argument --minutes: '{minutes}' is not a number of minutes above 0" in capsys.readouterr().err
+    assert f"argument --minutes: must be a positive number of minutes, not '{minutes}'" in capsys.readouterr().err
 
 
 def test_a_fresh_start_has_nothing_to_go_on_with(capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -222,15 +224,29 @@ def test_its_lab_begins_as_the_others_do(tmp_path: Path) -> None:
     assert 'REPOSITORY = "https://a.org"\n' in first
 
 
-def test_no_chapter_needs_an_exemption() -> None:
-    """Settings name folders of chapters only by a pattern.
+def test_a_chapter_with_a_package_of_experiments_is_taken_and_removed_alike(tmp_path: Path) -> None:
+    root = copies.project(tmp_path)
+    create_chapter("rmsnorm", root)
+    folder = root / "snippets/rmsnorm"
+    (folder / "experiments").mkdir()
+    (folder / "experiments.py").rename(folder / "experiments/__init__.py")
+    with pytest.raises(ScaffoldError, match="rmsnorm is taken: snippets/rmsnorm"):
+        create_chapter("rmsnorm", root)
+    code = (
+        "from snippets.lab.experiment import chapters, find; print(*chapters(), *(one.id for one in find('rmsnorm')))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["rmsnorm", "rmsnorm/eager", "rmsnorm/fused"]
+    remove(root, "rmsnorm")
+    create_chapter("rmsnorm", root)
 
-    Three chapters have parted their experiments, or their subject, into files of their own names.
-    """
-    settings = (PROJECT / "pyproject.toml").read_text(encoding="utf-8")
-    named = set(re.findall(r"snippets/(\w+)/", settings)) - {"lab"}
-    assert named == {"fused_mlp", "regimes", "training_memory"}
-    assert '"snippets/*/{model,kernels,data,faults}.py" = ["TID252"]' in settings
+
+def test_no_chapter_needs_an_exemption() -> None:
+    """Settings are by folder and name no chapter, but for links to files that are checked where they are."""
+    paths = (PROJECT / "pyproject.toml", PROJECT / "snippets/ruff.toml")
+    named = re.findall(r"snippets/(?!lab\b|__init__|ruff)[\w/-]+", "".join(path.read_text("utf-8") for path in paths))
+    assert named == [f"snippets/fused_mlp/geglu_kernels/{link}" for link in ("build", "torch-ext")]
+    assert all((PROJECT / path).is_dir() for path in named)
 
 
 def test_the_command_prints_what_comes_next(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -244,6 +260,7 @@ def test_the_command_prints_what_comes_next(tmp_path: Path, capsys: pytest.Captu
         "run rmsnorm/eager --rows 64",
         "pytest tests/chapters/rmsnorm ",
         "make record CHAPTER=rmsnorm ",
+        "becomes a package of its name, such as experiments/ ",
     ):
         assert line in out
     options = re.findall(r"--(\w+) \d+", out)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import msgspec
 import pytest
 
 from kinetoscope.compare.compare import compare
-from kinetoscope.compare.comparison import change_text
+from kinetoscope.compare.comparison import SHOWN, change_text, comparison_notes, comparison_parts
 from kinetoscope.trace.events import Trace
 from tests.tool.runs import GEMM, trace_of, with_steps
 
@@ -52,3 +54,25 @@ def test_a_cpu_that_ran_ahead_and_no_longer_does() -> None:
 )
 def test_nothing_to_tell(before: tuple[float, float], after: tuple[float, float]) -> None:
     assert step_text(before, after) == ""
+
+
+def test_the_limits_of_a_comparison() -> None:
+    result = replace(compare([three_steps(900, 400)], [three_steps(900, 400)]), devices=("A", "B"), left_out=(1, 2))
+    assert comparison_notes(result)[:2] == [
+        "Different GPUs: A before, B after.",
+        "1 steps before and 2 after do other work than most; they count in the totals only.",
+    ]
+
+
+def test_one_step_has_no_known_noise() -> None:
+    one, other = (trace_of([[(GEMM, 0.0, us)]]) for us in (100.0, 110.0))
+    assert change_text(compare([one], [other])) == (
+        "Per step the GPU is busy for 10.0 % longer; the noise is unknown, from 1 and 1 steps."
+    )
+
+
+def test_small_changes_are_folded() -> None:
+    trace = trace_of([[(f"k{index}", 20.0 * index, 10.0) for index in range(40)]] * 3)
+    result = compare([trace], [trace])
+    assert len(result.differences) == 40
+    assert f"{40 - SHOWN} smaller changes" in comparison_parts(result, ("a", "b"))[1].html

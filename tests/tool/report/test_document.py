@@ -133,7 +133,7 @@ def test_rules_without_what_they_need_share_a_reason() -> None:
         SHAPES,
         name="copies",
         title="Needless copies",
-        check=lambda facts: CannotTell(other, "no shapes", "record_shapes=True"),
+        find=lambda facts: CannotTell(other, "no shapes", "record_shapes=True"),
     )
     text = page(traced(), SHAPES, other).text
     assert "Slow products , Needless copies no shapes record_shapes=True" in text

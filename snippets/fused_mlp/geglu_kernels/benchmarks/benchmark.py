@@ -10,7 +10,9 @@ class GatedMLPBenchmark(Benchmark):
 
     seed = 0
 
-    def setup_mlp(self, tokens: int, dim: int, hidden: int, activation: str) -> None:
+    def setup_mlp(
+        self, tokens: int, dim: int, hidden: int, activation: str
+    ) -> None:
         """Input and weights from normal distributions, so scaled that results are near 0.1."""
         self.activation = activation
         self.x, self.gate, self.up, self.down = (
@@ -25,12 +27,18 @@ class GatedMLPBenchmark(Benchmark):
 
     def run_mlp(self) -> None:
         """The timed code."""
-        self.out = self.kernel.gated_mlp(self.x, self.gate, self.up, self.down, self.activation)
+        self.out = self.kernel.gated_mlp(
+            self.x, self.gate, self.up, self.down, self.activation
+        )
 
     def reference(self) -> torch.Tensor:
         """The code to compare with, timed as well."""
         gate = F.linear(self.x, self.gate)
-        gate = F.silu(gate) if self.activation == "silu" else F.gelu(gate, approximate="tanh")
+        gate = (
+            F.silu(gate)
+            if self.activation == "silu"
+            else F.gelu(gate, approximate="tanh")
+        )
         return F.linear(gate * F.linear(self.x, self.up), self.down)
 
     def setup_geglu(self) -> None:

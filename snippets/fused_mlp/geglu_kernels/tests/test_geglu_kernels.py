@@ -6,7 +6,11 @@ import torch
 from torch.nn import functional as F
 
 geglu = kernels.get_kernel("profiling-pytorch/geglu-kernels", version=1)
-ACTIVATIONS = {"gelu_tanh": lambda z: F.gelu(z, approximate="tanh"), "gelu": F.gelu, "silu": F.silu}
+ACTIVATIONS = {
+    "gelu_tanh": lambda z: F.gelu(z, approximate="tanh"),
+    "gelu": F.gelu,
+    "silu": F.silu,
+}
 
 
 @pytest.fixture
@@ -19,7 +23,9 @@ def device() -> str:
 
 def gated(x, gate, up, down, activation):
     """The MLP in plain PyTorch."""
-    return F.linear(ACTIVATIONS[activation](F.linear(x, gate)) * F.linear(x, up), down)
+    return F.linear(
+        ACTIVATIONS[activation](F.linear(x, gate)) * F.linear(x, up), down
+    )
 
 
 def distance(found, expected) -> float:
@@ -30,14 +36,23 @@ def distance(found, expected) -> float:
 @pytest.mark.kernels_ci
 @pytest.mark.parametrize(
     ("tokens", "dtype", "activation"),
-    [(1, torch.bfloat16, "silu"), (17, torch.float16, "gelu"), (500, torch.bfloat16, "gelu_tanh")],
+    [
+        (1, torch.bfloat16, "silu"),
+        (17, torch.float16, "gelu"),
+        (500, torch.bfloat16, "gelu_tanh"),
+    ],
 )
 def test_results_and_gradients(device, tokens, dtype, activation):
     """Nearer to float64 than twice eager's distance; dim and hidden are no multiples of a tile."""
     torch.manual_seed(0)
     tensors = [
         (scale * torch.randn(*shape, device=device)).to(dtype).requires_grad_()
-        for scale, shape in ((1, (tokens, 200)), (0.07, (328, 200)), (0.07, (328, 200)), (0.05, (200, 328)))
+        for scale, shape in (
+            (1, (tokens, 200)),
+            (0.07, (328, 200)),
+            (0.07, (328, 200)),
+            (0.05, (200, 328)),
+        )
     ]
     d_out = torch.randn(tokens, 200, device=device, dtype=dtype)
 
@@ -45,10 +60,19 @@ def test_results_and_gradients(device, tokens, dtype, activation):
         out = function(*inputs, activation)
         return [out, *torch.autograd.grad(out, inputs, d_out)]
 
-    exact = results(gated, [tensor.detach().double().requires_grad_() for tensor in tensors], d_out.double())
-    eager, ours = (results(function, tensors, d_out) for function in (gated, geglu.gated_mlp))
+    exact = results(
+        gated,
+        [tensor.detach().double().requires_grad_() for tensor in tensors],
+        d_out.double(),
+    )
+    eager, ours = (
+        results(function, tensors, d_out)
+        for function in (gated, geglu.gated_mlp)
+    )
     for expected, plain, found in zip(exact, eager, ours, strict=True):
         assert found.dtype == dtype
         assert distance(found, expected) <= 2 * distance(plain, expected)
     with torch.no_grad():
-        assert distance(geglu.gated_mlp(*tensors, activation), exact[0]) <= 2 * distance(eager[0], exact[0])
+        assert distance(
+            geglu.gated_mlp(*tensors, activation), exact[0]
+        ) <= 2 * distance(eager[0], exact[0])

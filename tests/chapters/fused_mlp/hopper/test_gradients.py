@@ -8,24 +8,25 @@ from collections.abc import Callable, Sequence
 import pytest
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from snippets.fused_mlp.geglu import hopper, joined, model, support
 from snippets.fused_mlp.geglu.hopper import PINGPONG_BACKWARD
 from snippets.fused_mlp.geglu.work import BackwardTiles, sizes_of
-from tests.chapters.fused_mlp.hopper.checks import (
+from tests.chapters.fused_mlp.checks import (
+    ACTIVATIONS,
     BF16,
     F16,
-    GATED_ACTIVATIONS,
     ODD,
     SERIES,
-    check,
+    check_errors,
     fused,
+    gated,
     inputs,
-    plain,
+    mlp,
 )
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(60, method="thread")]
+each_recompute = pytest.mark.parametrize("recompute", [True, "hidden", False])
 
 
 def gradients_of(function: Callable[..., Tensor], tensors: Sequence[Tensor], d_out: Tensor) -> list[Tensor]:
@@ -38,31 +39,26 @@ def check_gradients(
 ) -> None:
     exact = gradients_of(eager, [tensor.double() for tensor in tensors], d_out)
     for triple in zip(gradients_of(found, tensors, d_out), gradients_of(eager, tensors, d_out), exact, strict=True):
-        check(*triple, times_eager=2.0)
+        check_errors(*triple, times_eager=2.0)
 
 
 @pytest.mark.parametrize("dtype", [BF16, F16])
-@pytest.mark.parametrize("activation", GATED_ACTIVATIONS)
-def test_gradients_of_the_pointwise_kernel(activation: str, dtype: torch.dtype) -> None:
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_gradients_of_the_parts(activation: str, dtype: torch.dtype) -> None:
+    """Of the pointwise kernel, and of gate and up."""
     gate, up, d_out = (2 * torch.randn(129, 136, device="cuda", dtype=dtype) for _ in range(3))
-
-    def eager(gate: Tensor, up: Tensor) -> Tensor:
-        return support.act(gate, activation) * up
-
-    check_gradients(lambda *tensors: model.gated_activation(*tensors, activation), eager, (gate, up), d_out)
-
-
-@pytest.mark.usefixtures("untuned")
-@pytest.mark.parametrize("dtype", [BF16, F16])
-@pytest.mark.parametrize("activation", GATED_ACTIVATIONS)
-def test_gradients_of_gate_up(activation: str, dtype: torch.dtype) -> None:
-    x, gate, up = inputs(*ODD, dtype)
-    d_out = torch.randn(129, 136, device="cuda", dtype=dtype)
-
-    def ours(x: Tensor, gate: Tensor, up: Tensor) -> Tensor:
-        return model.gate_up(x, gate, up, activation)
-
-    check_gradients(ours, lambda *tensors: plain(*tensors, activation), (x, gate, up), d_out)
+    check_gradients(
+        lambda *tensors: model.gated_activation(*tensors, activation),
+        lambda gate, up: support.act(gate, activation) * up,
+        (gate, up),
+        d_out,
+    )
+    check_gradients(
+        lambda *tensors: model.gate_up(*tensors, activation),
+        lambda *tensors: gated(*tensors, activation),
+        inputs(*ODD, dtype)[:3],
+        torch.randn(129, 136, device="cuda", dtype=dtype),
+    )
 
 
 BACKWARD = [
@@ -84,7 +80,7 @@ def test_the_kernel_of_the_backward_pass(
     d_out = torch.randn(rows, dim, device="cuda", dtype=dtype)
     down = (torch.randn(dim, hidden, device="cuda") / dim**0.5).to(dtype)
     pre = torch.randn(rows, 2 * hidden, device="cuda", dtype=dtype)
-    for activation in GATED_ACTIVATIONS if shape == (*ODD, BF16) else ("gelu_tanh",):
+    for activation in ACTIVATIONS if shape == (*ODD, BF16) else ("gelu_tanh",):
         found = list(hopper.pingpong_backward(d_out, down, *pre.chunk(2, 1), activation, tiles, has_hidden))
         launch = hopper.pingpong_backward_launch(sizes_of(d_out, down.t()), tiles, activation, has_hidden)
         over = pre.clone()
@@ -95,7 +91,7 @@ def test_the_kernel_of_the_backward_pass(
             for kind in (dtype, torch.float64)
         )
         for triple in zip(found, eager, exact, strict=True):
-            check(*triple, times_eager=2.0)
+            check_errors(*triple, times_eager=2.0)
 
 
 def test_the_backward_pass_gives_the_same_bits_a_hundred_times() -> None:
@@ -119,12 +115,11 @@ def training_reference(d_out: Tensor, down: Tensor, pre: Tensor, activation: str
     return [*torch.autograd.grad(product, pre, d_out @ down), product.detach()]
 
 
-@pytest.mark.usefixtures("untuned")
-@pytest.mark.parametrize("recompute", [True, "hidden", False])
+@each_recompute
 @pytest.mark.parametrize("layers", [1, 2])
 def test_gradients_of_the_module(layers: int, recompute: bool | str) -> None:
     """With two layers the same weights are used twice, and gradients add up."""
-    x, gate, up = inputs(1000, 136, 200, BF16)
+    x, gate, up, _ = inputs(1000, 136, 200, BF16)
     down = (torch.randn(136, 200, device="cuda") / 200**0.5).to(BF16)
     d_out = torch.randn(1000, 136, device="cuda", dtype=BF16)
 
@@ -135,14 +130,13 @@ def test_gradients_of_the_module(layers: int, recompute: bool | str) -> None:
 
     def eager(x: Tensor, gate: Tensor, up: Tensor, down: Tensor) -> Tensor:
         for _ in range(layers):
-            x = x + F.linear(plain(x, gate, up), down)
+            x = x + mlp(x, gate, up, down)
         return x
 
     check_gradients(ours, eager, (x, gate, up, down), d_out)
 
 
-@pytest.mark.usefixtures("untuned")
-@pytest.mark.parametrize("recompute", [True, "hidden", False])
+@each_recompute
 def test_backward_changes_nothing_that_is_kept(recompute: bool | str) -> None:
     """A second pass through the same graph finds what the first one found."""
     module = fused(72, 136, BF16, recompute=recompute).requires_grad_()
@@ -154,28 +148,24 @@ def test_backward_changes_nothing_that_is_kept(recompute: bool | str) -> None:
     assert [torch.equal(one, other) for one, other in zip(first, second, strict=True)] == 3 * [True]
 
 
-@pytest.mark.usefixtures("untuned")
-@pytest.mark.parametrize("recompute", [True, "hidden", False])
+@each_recompute
 def test_weights_of_one_storage_have_the_same_gradients(recompute: bool | str) -> None:
     module = fused(136, 200, BF16, recompute=recompute).requires_grad_()
     assert joined.are_joined(module.gate_proj, module.up_proj)
     parted = copy.deepcopy(module)
     assert not joined.are_joined(parted.gate_proj, parted.up_proj)
-    x = torch.randn(1000, 136, device="cuda", dtype=BF16)
-    d_out = torch.randn(1000, 136, device="cuda", dtype=BF16)
+    x, d_out = (torch.randn(1000, 136, device="cuda", dtype=BF16) for _ in range(2))
     x.requires_grad_()
     found, expected = (torch.autograd.grad(one(x), [x, *one.parameters()], d_out) for one in (module, parted))
     for one, other in zip(found, expected, strict=True):
         assert torch.allclose(one.float(), other.float(), rtol=2**-6, atol=2**-6 * float(other.abs().max()))
 
 
-@pytest.mark.usefixtures("untuned")
-@pytest.mark.parametrize("recompute", [True, "hidden", False])
+@each_recompute
 def test_training_in_a_graph(recompute: bool | str) -> None:
     module = fused(136, 200, BF16, recompute=recompute).requires_grad_()
     weights = list(module.parameters())
-    x = torch.randn(1000, 136, device="cuda", dtype=BF16)
-    d_out = torch.randn(1000, 136, device="cuda", dtype=BF16)
+    x, d_out = (torch.randn(1000, 136, device="cuda", dtype=BF16) for _ in range(2))
 
     def step() -> tuple[Tensor, ...]:
         out = module(x)
@@ -195,15 +185,13 @@ def test_training_in_a_graph(recompute: bool | str) -> None:
     assert [torch.equal(one, other) for one, other in zip(found, expected, strict=True)] == 4 * [True]
 
 
-@pytest.mark.usefixtures("untuned")
-@pytest.mark.parametrize("recompute", [True, "hidden", False])
+@each_recompute
 def test_the_peak_of_a_training_step(recompute: bool | str) -> None:
     """Three tensors of the hidden size, the result, and the gradient of a weight."""
     rows, dim, hidden = SERIES
     module = fused(dim, hidden, BF16, recompute=recompute).requires_grad_()
     weights = list(module.parameters())
-    x = torch.randn(rows, dim, device="cuda", dtype=BF16)
-    d_out = torch.randn(rows, dim, device="cuda", dtype=BF16)
+    x, d_out = (torch.randn(rows, dim, device="cuda", dtype=BF16) for _ in range(2))
     x.requires_grad_()
     weights.insert(0, x)
     torch.autograd.grad(module(x), weights, d_out)  # plans, with tensors to time; the workspace of cuBLAS

@@ -5,35 +5,16 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
-from snippets.fused_mlp.geglu import (
-    gradients,
-    hopper,
-    hopper_kernels,
-    launch,
-    model,
-    operators,
-    plans,
-    preactivations,
-    support,
-    training,
-    tuning,
-)
-from tests.chapters.fused_mlp.hopper.checks import BF16, check, fused, in_float64, inputs, plain
+from snippets.fused_mlp.geglu import hopper, launch, model, operators, pingpong_kernels, plans, support, tuning
+from tests.chapters.fused_mlp.checks import BF16, OPERATORS, check, fused, inputs, mlp
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(60, method="thread")]
 
-OPERATORS = {
-    name: one
-    for module in (operators, gradients, preactivations, training)
-    for name, one in vars(module).items()
-    if isinstance(one, torch._ops.OpOverload)
-}
 
-
+@pytest.mark.usefixtures("tuned")
 def test_tuning_is_done_once_and_its_choice_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    x, gate, up = inputs(77, 72, 136, BF16)
+    x, gate, up, _ = inputs(77, 72, 136, BF16)
     first = model.gate_up(x, gate, up, "gelu_tanh"), model.linear(x, gate, None, "gelu")
     (works,) = tuning.TIMES_US.values()
     assert list(works) == ["gate_up gelu_tanh 128x72x136 bfloat16", "linear gelu 128x72x136 bfloat16"]
@@ -51,7 +32,6 @@ def test_tuning_is_done_once_and_its_choice_is_kept(monkeypatch: pytest.MonkeyPa
         plans.PLANS.clear()
 
 
-@pytest.mark.usefixtures("untuned")
 def test_a_second_call_is_launched_without_triton(monkeypatch: pytest.MonkeyPatch) -> None:
     """And gives the same bits, also for tensors elsewhere."""
     module = fused(768, 3072, BF16)
@@ -83,7 +63,6 @@ def captured(module: nn.Module, x: Tensor) -> tuple[torch.cuda.CUDAGraph, Tensor
     return graph, out
 
 
-@pytest.mark.usefixtures("untuned")
 @pytest.mark.parametrize("rows", [1, 1000])
 def test_a_graph_takes_new_inputs(rows: int) -> None:
     module = fused(768, 3072, BF16)
@@ -97,25 +76,21 @@ def test_a_graph_takes_new_inputs(rows: int) -> None:
         assert torch.equal(out, one)
 
 
+@pytest.mark.usefixtures("tuned")
 def test_a_graph_of_a_size_that_was_never_tuned() -> None:
     """Nothing can be timed while a graph is captured: the first candidate is taken, and the choice stays open."""
     module = fused(88, 104, BF16)
     x = torch.randn(333, 88, device="cuda", dtype=BF16)
-    hopper_kernels.pingpong_kernel.device_caches.clear()  # so that the kernels are also loaded for the first time
+    pingpong_kernels.pingpong_kernel.device_caches.clear()  # so that the kernels are also loaded for the first time
     hopper.pingpong_launch.cache_clear()
     torch.cuda.synchronize()
     graph, out = captured(module, x)
     assert tuning.TIMES_US == {}
     graph.replay()
     weights = [layer.weight for layer in (module.gate_proj, module.up_proj, module.down_proj)]
-
-    def eager(x: Tensor, gate: Tensor, up: Tensor, down: Tensor) -> Tensor:
-        return F.linear(plain(x, gate, up), down)
-
-    check(out, eager(x, *weights), in_float64(eager, x, *weights))
+    check(out, mlp, x, *weights)
 
 
-@pytest.mark.usefixtures("untuned")
 @pytest.mark.filterwarnings("default")  # those of the compiler's own libraries are not ours to fail on
 @pytest.mark.timeout(150, method="thread")
 @pytest.mark.parametrize("recompute", [True, "hidden", False])
@@ -135,13 +110,12 @@ def test_compiled_is_eager(recompute: bool | str) -> None:
     assert not support.SAID
 
 
-@pytest.mark.usefixtures("untuned")
 @pytest.mark.filterwarnings("default")
 @pytest.mark.parametrize("layout", ["contiguous", "transposed"])
 @pytest.mark.parametrize("operator", sorted(OPERATORS))
 def test_operators_are_what_they_say(operator: str, layout: str) -> None:
     """Schema, fake implementation (strides too), gradients, tracing with sizes that are symbols."""
-    x, gate, up = inputs(15, 72, 136, BF16)
+    x, gate, up, _ = inputs(15, 72, 136, BF16)
     down = up.t().contiguous()
     d_out, g, u = (torch.randn(3, 5, 136, device="cuda", dtype=BF16) for _ in range(3))
     x = x.view(3, 5, 72)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from snippets.fused_mlp.geglu.hopper import PINGPONG, PINGPONG_GATED, SMALL, pingpong, small_linear
-from tests.chapters.fused_mlp.hopper.checks import BF16, ODD, SERIES, fused, inputs
+from tests.chapters.fused_mlp.checks import BF16, ODD, SERIES, fused, inputs
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(60, method="thread")]
 
@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.gpu, pytest.mark.timeout(60, method="thread")]
 @pytest.mark.parametrize(("rows", "dim", "hidden"), [SERIES, ODD])
 def test_same_inputs_same_bits(rows: int, dim: int, hidden: int) -> None:
     """A race shows as a bit that differs, sooner or later."""
-    x, gate, up = inputs(rows, dim, hidden, BF16)
+    x, gate, up, _ = inputs(rows, dim, hidden, BF16)
     for tiles in PINGPONG_GATED:
         (first,) = pingpong(x, gate, up, None, "gelu_tanh", tiles)
         differ = torch.zeros((), dtype=torch.int64, device="cuda")
@@ -31,7 +31,7 @@ def test_same_inputs_same_bits(rows: int, dim: int, hidden: int) -> None:
 def test_a_kernel_begins_before_the_one_before_it_has_ended(layers: str, rows: int) -> None:
     """Each reads what the one before it wrote; with a pause between them the bits are the same."""
     starts = [torch.randn(rows, 768, device="cuda", dtype=BF16) for _ in range(4)]
-    _, wide, up = inputs(8, 768, 3072, BF16)
+    _, wide, up, _ = inputs(8, 768, 3072, BF16)
     narrow = wide.t().contiguous()
     first, second = (
         {
@@ -62,7 +62,6 @@ def test_a_kernel_begins_before_the_one_before_it_has_ended(layers: str, rows: i
         assert torch.equal(chain(lambda: None), expected)
 
 
-@pytest.mark.usefixtures("untuned")
 def test_several_streams_at_once() -> None:
     module = fused(768, 3072, BF16)
     batches = [torch.randn(1000 + 8 * place, 768, device="cuda", dtype=BF16) for place in range(4)]
