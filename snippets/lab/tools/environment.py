@@ -3,7 +3,7 @@
     python -m snippets.lab.tools.environment docs test           complain about what is missing or out of range, by name
     python -m snippets.lab.tools.environment --lock ALL TOOLS    the locks, from two files that `make lock` had resolved
 
-Runs where nothing is installed, and says so.
+Leaf: the standard library only, so that it can speak where nothing is installed.
 """
 
 from __future__ import annotations
@@ -61,23 +61,46 @@ def requirements(*groups: str) -> list[str]:
     return found
 
 
+def split(requirement: str) -> tuple[str, list[tuple[str, tuple[int, ...]]]]:
+    """`"mkdocs[x]>=1.6.1,<2"` -> `("mkdocs", [(">=", (1, 6, 1)), ("<", (2,))])`."""
+    match = re.fullmatch(r"([A-Za-z0-9._-]+?)(?:\[[^]]*\])?((?:[<>=]=?[0-9.]+,?)*)", requirement)
+    if match is None:
+        raise ValueError(f"pyproject.toml: only name[extra]>=1.2,<3 is understood, not {requirement!r}")
+    bounds = [(sign, release(version)) for sign, version in re.findall(r"([<>=]=?)([0-9.]+)", match[2])]
+    return match[1], bounds
+
+
+def release(version: str) -> tuple[int, ...]:
+    """`"2.11.0+cu130"` -> `(2, 11, 0)`."""
+    match = re.match(r"\d+(?:\.\d+)*", version)
+    return tuple(int(part) for part in match[0].split(".")) if match else ()
+
+
+def within(version: str, bounds: list[tuple[str, tuple[int, ...]]]) -> bool:
+    """Whether `version` satisfies all `bounds`; `2` and `2.0` are equal."""
+
+    def compare(bound: tuple[int, ...]) -> int:
+        have = release(version)
+        width = max(len(have), len(bound))
+        left, right = have + (0,) * (width - len(have)), bound + (0,) * (width - len(bound))
+        return (left > right) - (left < right)
+
+    tests = {">=": lambda c: c >= 0, "<=": lambda c: c <= 0, ">": lambda c: c > 0, "<": lambda c: c < 0}
+    return all(tests.get(sign, lambda c: c == 0)(compare(bound)) for sign, bound in bounds)
+
+
 def problems(wanted: list[str]) -> list[str]:
-    """One line for each requirement that this environment does not meet. A build of 2.11 before its release is 2.11."""
-    try:
-        from packaging.requirements import Requirement
-        from packaging.version import Version
-    except ModuleNotFoundError:
-        return ["packaging: not installed, which compares the versions of the other packages"]
+    """One line for each requirement that this environment does not meet."""
     found = []
-    for text in wanted:
-        requirement = Requirement(text)
+    for requirement in wanted:
+        name, bounds = split(requirement)
         try:
-            version = metadata.version(requirement.name)
+            version = metadata.version(name)
         except metadata.PackageNotFoundError:
-            found.append(f"{text}: not installed")
+            found.append(f"{requirement}: not installed")
             continue
-        if not requirement.specifier.contains(Version(version).base_version):
-            found.append(f"{text}: {version} is installed")
+        if not within(version, bounds):
+            found.append(f"{requirement}: {version} is installed")
     return found
 
 
