@@ -29,7 +29,7 @@ COMMANDS = {
     "claims": Command("snippets.lab.tools.claims", "the ledger: every claim with its verdict"),
     "chapter": Command("snippets.lab.tools.scaffold", "lay out a new chapter with a working example: make chapter"),
     "serve": Command(
-        "snippets.lab.tools.preview", "preview the site while you write, rebuilding what you save: make serve"
+        "snippets.lab.tools.serve", "preview the site while you write, rebuilding what you save: make serve"
     ),
     "prepare": Command("snippets.lab.tools.prepare", "the first step of make docs: record if there is a GPU"),
     "finish": Command(

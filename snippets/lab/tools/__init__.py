@@ -6,7 +6,7 @@ archive.py      import: packs, checks and unpacks recordings
 run.py          run: profiles one experiment here
 claims.py       claims: prints the ledger
 scaffold.py     chapter: writes the files of a new chapter, from scaffold.txt
-preview.py      serve: builds and serves the site while you write; preview_errors.py prints its errors
+serve.py        serve: previews the site; preview.py builds and serves it, preview_errors.py prints its errors
 page_rules.py   rules of pages that MkDocs does not check
 chapter_rules.py   the shape of a chapter: its guesses, what they veil, how sections end
 page_text.py    parses a page's Markdown for the rules

@@ -1,4 +1,4 @@
-"""The command `serve`: preview the site while you write.
+"""`make serve`: preview the site while you write.
 
 `mkdocs serve` rebuilds every page after any change and keeps running the code that it imported first. This preview
 builds a page when its text, its chapter's code or its recordings are saved; after other changes that a page may show,
@@ -12,7 +12,6 @@ chapter's tests generate. A change of the chapter or its tests writes the sample
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import logging
 import os
@@ -47,33 +46,12 @@ if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIEnvironment
 
 
-DESCRIPTION = """\
-Build the site into a temporary folder and serve it on this machine. Saving a page's text, code or recordings builds
-the page again. Violations of the rules of pages are printed with page and line. Ctrl-C stops it.
-
-  python -m snippets.lab serve --sample rmsnorm   an unrecorded chapter, with sample numbers from its tests
-  python -m snippets.lab serve --port 8001
-"""
 HOST = "127.0.0.1"
 POLL_S = 0.25
 WATCHER_STARTS_S = 2
 CONFIG = PROJECT / "mkdocs.yml"
 CODE = ("snippets", "kinetoscope")
 WATCHED = (PROJECT / "docs", *(PROJECT / name for name in CODE), CONFIG)
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `serve`."""
-    parser.add_argument("--port", type=int, default=8000, help="port (default 8000)")
-    parser.add_argument(
-        "--sample", default="", metavar="CHAPTER", help="show sample numbers from tests/chapters/CHAPTER/samples.py"
-    )
-
-
-def command(arguments: argparse.Namespace) -> int:
-    """Serve the site until Ctrl-C."""
-    serve_preview(arguments.port, arguments.sample)
-    return 0
 
 
 class Preview:

@@ -10,15 +10,18 @@ import re
 import traceback
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from textwrap import dedent
 
 from snippets.lab.tools.page_text import executed_fences, line_of
 
-FRAMES = 8
-"""Calls printed of a traceback: the author's code is among the last ones, earlier ones are the tools'."""
+FRAMES = 3
+"""Calls printed of a traceback: the last ones are in the author's code, earlier ones in the tools."""
 _LOGGED = re.compile(r"Execution of python code block.*?Code block is:\n\n(.*?)\n\nOutput is:\n\n(.*)", re.DOTALL)
 HEAD = "Traceback (most recent call last):\n"
-_CALL = re.compile(r"^(?=  File )", re.MULTILINE)
+_FRAME = re.compile(r"^  File ", re.MULTILINE)
+_END = re.compile(r"^\S", re.MULTILINE)
+_TOOLS = re.compile(r'  File "(?:<frozen |<string>|[^"]*/(?:site-packages|python3\.\d+|snippets/lab)/)')
 _INLINE = re.compile(r"#!(?:fig|src) [^\s:]+")
 
 
@@ -102,6 +105,21 @@ def chain_of(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def shorten(text: str) -> str:
-    """Shorten a traceback to its last calls; of a chain, to its last part."""
-    _, mark, last = text.rpartition(HEAD)
-    return mark + "".join(_CALL.split(last)[-FRAMES:])
+    """Shorten a traceback to the last calls outside the tools and the one that raised; of a chain, to its last part.
+
+    The author's error is in these calls: in a chapter, in a fence, or in a test.
+    """
+    if HEAD not in text:
+        return text
+    last = text.rpartition(HEAD)[2]
+    starts = [match.start() for match in _FRAME.finditer(last)]
+    if not starts:
+        return HEAD + last
+    end = _END.search(last, starts[-1])
+    bounds = [*starts, end.start() if end else len(last)]
+    calls = [last[start:stop] for start, stop in pairwise(bounds)]
+    own = [index for index, call in enumerate(calls[:-1]) if not _TOOLS.match(call)]
+    kept = own[-(FRAMES - 1) :]
+    if not kept and _TOOLS.match(calls[-1]):
+        kept = list(range(len(calls) - 1))[-(FRAMES - 1) :]
+    return HEAD + "".join(calls[index] for index in [*kept, len(calls) - 1]) + last[bounds[-1] :]

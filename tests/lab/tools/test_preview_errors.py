@@ -10,7 +10,7 @@ import pytest
 from pymdownx.inlinehilite import InlineHiliteException
 
 from snippets.lab.page.inline import fig_formatter
-from snippets.lab.tools.preview_errors import FRAMES, HEAD, FenceErrors, describe_error, shorten
+from snippets.lab.tools.preview_errors import FenceErrors, describe_error, shorten
 
 BODY = 'from snippets.lab.page import provenance, show\nprint(show("mlp-{0}", provenance, "mlp"))'
 FENCE = f'```python exec="on" html="on"\n{BODY}\n```\n'
@@ -47,7 +47,14 @@ def logged(errors: FenceErrors, name: str, output: str) -> bool:
 def test_a_mistake_that_every_fence_meets_is_printed_once() -> None:
     errors = FenceErrors()
     assert not any(logged(errors, name, SYNTAX) for name in ("a", "b", "c"))
-    assert errors.report(PAGES) == (f"error in docs/mlp.md:3 and in 2 more fences\n{SYNTAX}")
+    assert errors.report(PAGES) == (
+        "error in docs/mlp.md:3 and in 2 more fences\n"
+        "Traceback (most recent call last):\n"
+        '  File "/x/snippets/mlp/findings.py", line 12\n'
+        "    def order(:\n"
+        "              ^\n"
+        "SyntaxError: invalid syntax"
+    )
 
 
 def test_the_place_below_an_error_is_not_its_cause() -> None:
@@ -76,10 +83,26 @@ def test_other_messages_are_printed() -> None:
     assert errors.report(PAGES) == ""
 
 
-def test_a_traceback_keeps_its_last_calls() -> None:
-    calls = [f'  File "/x/snippets/lab/page/frame.py", line {line}, in f\n    f()\n' for line in range(FRAMES + 1)]
-    text = "".join(["before\n", HEAD, *calls, "ValueError: no\nof two lines"])
-    assert shorten(text) == "".join([HEAD, *calls[1:], "ValueError: no\nof two lines"])
+def test_a_traceback_keeps_the_calls_of_the_author_and_the_last_one() -> None:
+    assert shorten(RAISED) == (
+        "Traceback (most recent call last):\n"
+        '  File "<code block: n7>", line 2, in <module>\n'
+        '    print(show("mlp-a", provenance, "mlp"))\n'
+        '  File "/x/snippets/mlp/findings.py", line 12, in order\n'
+        '    return device["mlp/eagre"]\n'
+        '  File "/x/snippets/lab/experiment.py", line 30, in find\n'
+        "    raise UnknownName\n"
+        "snippets.lab.experiment.UnknownName: no experiment 'mlp/eagre'; did you mean mlp/eager?"
+    )
+
+
+def test_a_mistake_in_the_tools_keeps_its_last_calls() -> None:
+    calls = "".join(f'  File "/x/snippets/lab/page/frame.py", line {line}, in f\n    f()\n' for line in range(9))
+    short = shorten(f"Traceback (most recent call last):\n{calls}ValueError: no\nof two lines")
+    assert [line for line in short.splitlines() if "line" in line and "File" in line] == [
+        f'  File "/x/snippets/lab/page/frame.py", line {line}, in f' for line in (6, 7, 8)
+    ]
+    assert short.endswith("ValueError: no\nof two lines")
 
 
 def test_text_other_than_a_traceback_stays() -> None:
