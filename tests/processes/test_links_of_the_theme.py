@@ -27,7 +27,8 @@ def build(folder: Path, **variables: str) -> dict[str, str]:
     config = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     nav = "nav:\n  - Home: index.md\n  - Chapters:\n      - MLP: mlp.md\n      - More: more.md\n"
     config = re.sub(r"^nav:\n(?:[ -].*\n)+", nav, config, flags=re.MULTILINE)
-    config = config.replace("watch: [snippets]", "watch: []").replace("base_path: [.]", f"base_path: [{ROOT}]")
+    config = re.sub(r"^watch: .*$", "watch: []", config, flags=re.MULTILINE)
+    config = config.replace("base_path: [.]", f"base_path: [{ROOT}]")
     (folder / "mkdocs.yml").write_text(config, encoding="utf-8")
     given = {"SITE_URL": "", "REPO_URL": "", "NO_MKDOCS_2_WARNING": "1", **variables}
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "-f", str(folder / "mkdocs.yml")]

@@ -21,7 +21,7 @@ _LOGGED = re.compile(r"Execution of python code block.*?Code block is:\n\n(.*?)\
 HEAD = "Traceback (most recent call last):\n"
 _FRAME = re.compile(r"^  File ", re.MULTILINE)
 _END = re.compile(r"^\S", re.MULTILINE)
-_TOOLS = re.compile(r'  File "(?:<frozen |<string>|[^"]*/(?:site-packages|python3\.\d+|snippets/lab)/)')
+_TOOLS = re.compile(r'  File "(?:<frozen |<string>|[^"]*/(?:site-packages|python3\.\d+|snippets/lab|kinetoscope)/)')
 _INLINE = re.compile(r"#!(?:fig|src) [^\s:]+")
 
 
