@@ -158,9 +158,13 @@ def _read_members(source: Path) -> dict[str, bytes]:
                 file = tar.extractfile(member) if member.type in (tarfile.REGTYPE, tarfile.AREGTYPE) else None
                 if file is None or not MEMBER.fullmatch(member.name):
                     raise ValueError(f"{member.name!r} is not a recording")
+                if member.pax_headers or member.issparse():  # a few bytes could stand for megabytes of zeros
+                    raise ValueError(f"{member.name} has more than a plain header")
                 if member.name in members or not 0 <= member.size <= JSON_LIMIT_BYTES:
                     raise ValueError(f"{member.name} is too large, or there twice")
                 members[member.name] = file.read()
+            if content[tar.offset :].strip(b"\0"):  # where tarfile meets a damaged header it stops without a word
+                raise ValueError(f"a header after {len(members)} files is damaged")
     except (tarfile.TarError, OSError, EOFError, ValueError, RecursionError, zlib.error) as error:
         raise ArchiveError(f"{source.name} is not an archive of recordings: {error}; nothing was unpacked") from error
     if not 0 < len(members) <= MEMBERS:

@@ -166,6 +166,10 @@ def broken() -> Iterator[tuple[str, bytes]]:
     info.size = -1024  # a reader that goes back by it reads this header again
     yield "a header that leads back to itself", gzipped(info.tobuf(tarfile.GNU_FORMAT) + bytes(1024))
     yield "nested long names", gzipped(_long_name() * 3_000)
+    damaged = bytearray(tarred(*good().items(), (f"{DEVICE}/mlp/other.json", b"{}")))
+    damaged[damaged.rindex(b"other.json")] ^= 1
+    yield "a damaged header behind whole files", gzipped(bytes(damaged))
+    yield "something behind its end", gzipped(whole + b"x" * 512)
     yield "no member", gzipped(bytes(10240))
     yield "twice", gzipped(tarred(*good().items(), (JSON, good()[JSON])))
     yield "many members", gzipped(tarred(*((f"{DEVICE}/mlp/n{number}.json", b"") for number in range(2_001))))
@@ -177,6 +181,13 @@ def broken() -> Iterator[tuple[str, bytes]]:
     yield "a huge member", packed({**good(), f"{DEVICE}/mlp/other.json": bytes(4_000_001)})
     yield "a trace of zeros", packed({**good(), TRACE: zeros(1 << 26)})
     yield "a trace of blanks", packed({**good(), TRACE: gzipped(b'{"traceEvents": []' + b" " * 17_000_000 + b"}")})
+
+
+def _sparse() -> bytes:
+    """A file of 4 MB, all of them a hole."""
+    info = tarfile.TarInfo(f"{DEVICE}/mlp/other.json")
+    info.pax_headers = {"GNU.sparse.size": "4000000", "GNU.sparse.map": "0,0"}
+    return info.tobuf(tarfile.PAX_FORMAT)
 
 
 def _long_name() -> bytes:
@@ -196,6 +207,10 @@ def test_what_is_no_archive_is_refused_at_once(home: Path) -> None:
         begin = time.process_time()
         assert attack(home, content), name
         assert time.process_time() - begin < 10, name
+
+
+def test_a_hole_is_refused_before_it_is_read(home: Path) -> None:
+    assert "mlp/other.json has more than a plain header" in attack(home, gzipped(_sparse() + bytes(1024)))
 
 
 def test_an_archive_has_a_limit(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
