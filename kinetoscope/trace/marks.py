@@ -7,7 +7,8 @@
    Names that differ only in numbers are one: `execute_context_3(...)`. Fetching a batch is a part of a step.
 3. CUDA graph launches that repeat on one thread, with more than half of the GPU time: a step lasts until the next.
 4. Fetches of a `DataLoader` that repeat on one thread, with more than half of the time after the first: likewise.
-5. The whole trace is one step.
+5. Launches that repeat: see iterations.py. Tokens that it finds come before the rules 3 and 4.
+6. The whole trace is one step.
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ from itertools import accumulate, pairwise
 from msgspec import Struct
 
 from kinetoscope.trace.events import CpuOp, CudaCall, GpuActivity, Span
+from kinetoscope.trace.iterations import Iterations, find_iterations
 
 PROFILER_STEP, GRAPH_REPLAYS, WHOLE = "ProfilerStep", "CUDA graph replays", "the whole trace"
-FETCHES = "batches of a DataLoader"
+FETCHES, TOKENS, ITERATIONS = "batches of a DataLoader", "tokens of a loop", "launches that repeat"
 STEP_NAME = re.compile(r"ProfilerStep#([0-9]{1,18})")
 
 _FETCH = "enumerate(DataLoader)#"
@@ -64,12 +66,21 @@ def find_marks(part: Part) -> tuple[str, list[Mark]]:
     if repeated := _repeated_annotation(part):
         marks = [Mark(number, op.name, op.start_us, op.end_us, op) for number, op in enumerate(repeated)]
         return f"annotation {_pattern(repeated)!r}", marks
+    iterations = find_iterations(part.ops, part.calls, part.activities)
+    if iterations is not None and iterations.are_tokens:
+        return TOKENS, _iterations(iterations, "token")
     if marks := _graph_replays(part):
         return GRAPH_REPLAYS, marks
     if marks := _fetches(part):
         return FETCHES, marks
+    if iterations is not None:
+        return ITERATIONS, _iterations(iterations, "iteration")
     starts = [spans[0].start_us for spans in (part.ops, part.calls, part.activities) if spans]
     return WHOLE, [Mark(0, "whole trace", min(starts, default=0.0), part.end_us())]
+
+
+def _iterations(iterations: Iterations, name: str) -> list[Mark]:
+    return [Mark(number, f"{name} #{number}", *span) for number, span in enumerate(iterations.spans)]
 
 
 def _profiler_steps(part: Part) -> list[Mark]:
