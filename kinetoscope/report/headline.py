@@ -11,6 +11,8 @@ from kinetoscope.report.diagnosed import DiagnosedTrace
 from kinetoscope.report.waiting import gpu_busy_us, share
 from kinetoscope.report.work_tables import kernel_times
 from kinetoscope.trace.kernel_names import decode_kernel_name
+from kinetoscope.trace.marks import ITERATIONS
+from kinetoscope.trace.tokens import sequences
 from kinetoscope.trace.units import format_value
 
 MOSTLY_IDLE = 0.25
@@ -28,7 +30,7 @@ def headline(diagnosed: DiagnosedTrace) -> str:
 def _step(diagnosed: DiagnosedTrace) -> str:
     waits = diagnosed.waits
     is_whole = diagnosed.trace.steps_from == WHOLE
-    takes = f"{'The whole trace' if is_whole else 'A step'} takes {format_value(diagnosed.step_us, 'us')}"
+    takes = f"{'The whole trace' if is_whole else _unit(diagnosed)} takes {format_value(diagnosed.step_us, 'us')}"
     if not diagnosed.has_gpu:
         return f"{takes}; it shows no work on a GPU." if is_whole else f"{takes}; the trace shows no work on a GPU."
     works = _percent(share(gpu_busy_us(waits), waits))
@@ -36,6 +38,14 @@ def _step(diagnosed: DiagnosedTrace) -> str:
         mean = f"{format_value(waits.step_us, 'us')} in the mean until the GPU is done"
         return f"{takes}, {mean}, and the GPU works {works} of that."
     return f"{takes} and the GPU works {works} of it."
+
+
+def _unit(diagnosed: DiagnosedTrace) -> str:
+    """`A step`, `An iteration`; `A token` or `A token of each of 8 sequences` of a token loop."""
+    if not diagnosed.facts.is_token_loop:
+        return "An iteration" if diagnosed.trace.steps_from == ITERATIONS else "A step"
+    count = sequences(diagnosed.facts.step.ops)
+    return f"A token of each of {count:,} sequences" if count is not None and count > 1 else "A token"
 
 
 def ends_later(diagnosed: DiagnosedTrace) -> bool:
@@ -52,7 +62,7 @@ def _cost(diagnosed: DiagnosedTrace) -> str:
     """The largest finding, else the longest kernel."""
     found = diagnosed.diagnosis.findings
     if found:
-        return _largest(found[0], diagnosed.step_us)
+        return _largest(found[0], diagnosed.step_us, "token" if diagnosed.facts.is_token_loop else "step")
     if unexplained := unexplained_idle(diagnosed) or cpu_alone(diagnosed):
         return unexplained
     times = kernel_times(diagnosed.trace)
@@ -77,7 +87,7 @@ def cpu_alone(diagnosed: DiagnosedTrace) -> str:
     return f"No rule found a fault: {most}." if most else ""
 
 
-def _largest(finding: Finding, step_us: float) -> str:
+def _largest(finding: Finding, step_us: float, unit: str) -> str:
     if finding.rule.is_once:
         return f"{finding.title}."
     if finding.saving_us_per_step <= 0:
@@ -85,8 +95,8 @@ def _largest(finding: Finding, step_us: float) -> str:
     saves = format_value(finding.saving_us_per_step, "us")
     title, part = finding.rule.title, finding.saving_us_per_step / step_us if step_us else 0.0
     if part > 1:
-        return f"{title}: mending it saves at most {saves} per step, more than the step itself takes."
-    return f"{title}: mending it saves at most {saves} per step ({_percent(part)})."
+        return f"{title}: mending it saves at most {saves} per {unit}, more than the {unit} itself takes."
+    return f"{title}: mending it saves at most {saves} per {unit} ({_percent(part)})."
 
 
 def tiles_html(diagnosed: DiagnosedTrace) -> Html:
@@ -99,7 +109,8 @@ def tiles_html(diagnosed: DiagnosedTrace) -> Html:
     done = f"; {format_value(parts.step_us, 'us')} in the mean" + (
         " until the GPU is done" if diagnosed.has_gpu else ""
     )
-    tiles = [("time of a step", format_value(diagnosed.step_us, "us"), marks, done if ends_later(diagnosed) else "")]
+    unit = "token" if diagnosed.facts.is_token_loop else "step"
+    tiles = [(f"time of a {unit}", format_value(diagnosed.step_us, "us"), marks, done if ends_later(diagnosed) else "")]
     if diagnosed.has_gpu:
         percent = _percent(share(gpu_busy_us(parts), parts)).replace("less than", "<")
         idle = format_value(parts.gpu_idle_us, "us")

@@ -10,6 +10,9 @@ decoding.py        decodes events one by one
 metadata.py        the trace's GPUs and rank
 assembly.py        builds a trace: nesting, launches with linking.py, merged ranks with processes.py
 steps.py           finds the steps by the marks of marks.py, and the work outside all steps
+iterations.py      finds the iterations of an unmarked loop by launches that repeat
+tokens.py          recognizes a step that produces one token
+replays.py         gives the work of CUDA graph replays the operators of their capture
 intervals.py       sets of times, exact in nanoseconds
 queries.py         busy and idle time, waits, copies, collectives, whether steps agree, which step to show
 missing_gpu.py     why a trace has no kernels

@@ -1,0 +1,77 @@
+"""A token that takes much longer than reading its weights and its cache."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from kinetoscope.diagnosis.amounts import duration_text, share_text
+from kinetoscope.diagnosis.facts import MIN_SHARE, Facts
+from kinetoscope.diagnosis.missing import unseen
+from kinetoscope.diagnosis.peaks import Peaks, find_peaks
+from kinetoscope.diagnosis.products import is_product
+from kinetoscope.diagnosis.rule import CannotTell, Finding, Rule
+from kinetoscope.diagnosis.sources import MEMORY_RATE
+from kinetoscope.diagnosis.token_work import cache_bytes, product_works
+from kinetoscope.trace.events import Step
+from kinetoscope.trace.queries import busy_us
+
+MAX_TIMES_READING = 1.5
+MIN_BUSY = 0.5
+
+
+def find(facts: Facts) -> Sequence[Finding] | CannotTell:
+    """Compare the GPU's time of a token with its bytes at the rate of the datasheet."""
+    steps = facts.token_steps
+    if not facts.is_token_loop or not steps:
+        return []
+    times = [busy_us(step.activities) for step in steps]
+    busy = math.fsum(times) / len(steps)
+    if busy < MIN_BUSY * facts.step_us:
+        return []
+    if unable := unseen(RULE, facts, is_product, needs_shapes=True):
+        return unable
+    peaks = find_peaks(facts.trace.device)
+    if peaks is None:
+        return CannotTell(RULE, f"the peaks of {facts.trace.device or 'the device'} are not known here", "")
+    read = [_read_bytes(step, peaks) for step in steps]
+    moved = sum(read) / len(read)
+    least_us = peaks.memory_us(moved)
+    saving_us = round(busy - least_us, 3)
+    if not moved or busy <= MAX_TIMES_READING * least_us or saving_us < MIN_SHARE * facts.long_run_us:
+        return []
+    title = (
+        f"{moved / 1e9:,.3g} GB of weights and cache take {duration_text(least_us)} at "
+        f"{peaks.bandwidth_gb_per_s / 1e3:.3g} TB/s; the GPU works {duration_text(busy)} per token "
+        f"({share_text(least_us, busy)} of that rate)"
+    )
+    longest = max(facts.step.activities, key=lambda activity: activity.duration_us)
+    evidence = facts.evidence(facts.step.activities)
+    return [Finding(RULE, title, facts.place(longest), evidence, round(busy, 3), saving_us)]
+
+
+def _read_bytes(step: Step, peaks: Peaks) -> int:
+    """Bytes of the products that memory bounds, and of keys and values; 0 if most products are bound by their FLOPs."""
+    bound, other = 0, 0
+    for _, work in product_works(step):
+        if (peaks.product_us(work.flops, work.dtype) or 0.0) < peaks.memory_us(work.bytes):
+            bound += work.bytes
+        else:
+            other += work.bytes
+    return bound + cache_bytes(step) if bound > other else 0
+
+
+RULE = Rule(
+    name="memory-rate",
+    title="A token is far from the memory's rate",
+    looks_for="In a loop that produces one token per step: the bytes of the matrix products with few rows, nearly all "
+    "of them weights, and of the keys and values that attention reads, against the datasheet's rate of the GPU's "
+    "memory. No token is faster than reading them once.",
+    threshold=f"The GPU works more than {MAX_TIMES_READING} times as long as reading takes, and at least "
+    f"{MIN_BUSY:.0%} of the step: else its launches come first.",
+    source=MEMORY_RATE,
+    advice="Fuse what lies between the products (torch.compile; 'max-autotune' also fuses conversions of weights), "
+    "join products that read the same input (q, k and v; gate and up), and let attention split the keys. Then read "
+    "fewer bytes: weights in fp8 or int8, or more sequences for the same weights.",
+    find=find,
+)
