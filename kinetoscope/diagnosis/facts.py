@@ -26,6 +26,7 @@ from kinetoscope.trace.intervals import (
     union,
     union_of,
 )
+from kinetoscope.trace.marks import TOKENS
 from kinetoscope.trace.queries import busy_us, is_sync, require_steps
 from kinetoscope.trace.tokens import is_token
 
@@ -122,6 +123,8 @@ class Facts:
     @cached_property
     def token_steps(self) -> tuple[Step, ...]:
         """The steps that produce one token of each sequence, by the rules of `trace/tokens.py`."""
+        if self.trace.steps_from == TOKENS:
+            return self.steps
         return tuple(step for step in self.steps if is_token(step.ops, step.activities))
 
     @property

@@ -22,7 +22,7 @@ from statistics import median_low, quantiles
 from msgspec import Struct
 
 from kinetoscope.trace.events import CpuOp, CudaCall, GpuActivity, starting_in
-from kinetoscope.trace.tokens import EMBEDDING, PICKS, is_token
+from kinetoscope.trace.tokens import is_token, may_pick_token, may_start_token
 
 MIN_ITERATIONS = 4
 SAME_LAUNCHES, SAME_KERNELS = 0.9, 0.7
@@ -31,7 +31,7 @@ MIN_IN_A_ROW = 0.9
 MAX_ANCHORS, MAX_KINDS = 12, 8
 NEARBY = 0.1
 """A launch that recurs sooner than after this share of the usual distance belongs to the occurrence before it."""
-_OF_ITERATION = re.compile(rf"{EMBEDDING}|{'|'.join(PICKS)}|_loss(?:_|$)")
+_LOSS = re.compile(r"_loss(?:_|$)")
 
 
 class Iterations(Struct, frozen=True):
@@ -78,9 +78,9 @@ def find_iterations(
         start, end = spans[len(spans) // 2]
         here = starting_in(ops, start, end)
         work = [a for a in activities if a.launch is not None and start <= a.launch.start_us < end]
-        if is_token(here, work):
+        if is_token(here, work, follows_prompt=_follows_prompt(launches, every, stretches)):
             return Iterations(spans, are_tokens=True)
-        if any(_OF_ITERATION.search(op.name) for op in here) and _covers(launches, stretches, of_all=True):
+        if _is_whole(here) and _covers(launches, stretches, of_all=True):
             return Iterations(spans, are_tokens=False)
     return None
 
@@ -126,8 +126,8 @@ def _anchors(launches: Sequence[_Launch]) -> list[str]:
     counts = Counter(each.key for each in launches)
     counts = Counter({key: count for key, count in counts.items() if MIN_ITERATIONS <= count <= len(launches) // 2})
     peers = Counter(counts.values())
-    first = [key for key in (EMBEDDING, *PICKS) if key in counts]
     keys = list(dict.fromkeys(each.key for each in launches))  # the earliest first
+    first = [key for starts in (may_start_token, may_pick_token) for key in keys if key in counts and starts(key)]
     rest = sorted(
         (key for key in keys if key in counts and key not in first), key=lambda key: (-peers[counts[key]], counts[key])
     )
@@ -150,9 +150,9 @@ def _cut(launches: Sequence[_Launch], anchor: str) -> list[_Stretch]:
 
 def _agreeing(launches: Sequence[_Launch], stretches: Sequence[_Stretch]) -> list[_Stretch]:
     """The largest group of stretches with the same launches; of these with the same kernels, if most have them."""
-    keys = [Counter(each.key for each in launches[s.first : s.end]) for s in stretches]
+    keys: list[Counter[Hashable]] = [Counter(each.key for each in launches[s.first : s.end]) for s in stretches]
     alike = _largest_group(keys, SAME_LAUNCHES)
-    details = [
+    details: list[Counter[Hashable]] = [
         Counter(detail for each in launches[stretches[i].first : stretches[i].end] for detail in each.details)
         for i in alike
     ]
@@ -162,7 +162,7 @@ def _agreeing(launches: Sequence[_Launch], stretches: Sequence[_Stretch]) -> lis
     return [stretches[index] for index in alike]
 
 
-def _largest_group(counters: Sequence[Counter[Hashable]] | Sequence[Counter[str]], least: float) -> list[int]:
+def _largest_group(counters: Sequence[Counter[Hashable]], least: float) -> list[int]:
     """The indices of the largest group that agrees with its first member; empty for many small groups."""
     groups: list[list[int]] = []
     for index, counter in enumerate(counters):
@@ -174,7 +174,7 @@ def _largest_group(counters: Sequence[Counter[Hashable]] | Sequence[Counter[str]
     return max(groups, key=len, default=[])
 
 
-def _common(first: Counter[Hashable] | Counter[str], second: Counter[Hashable] | Counter[str]) -> float:
+def _common(first: Counter[Hashable], second: Counter[Hashable]) -> float:
     """The share of two multisets that they have in common."""
     total = first.total() + second.total()
     return 2 * sum(min(count, second[key]) for key, count in first.items()) / total if total else 0.0
@@ -188,6 +188,21 @@ def _covers(launches: Sequence[_Launch], stretches: Sequence[_Stretch], *, of_al
     return 2 * work_us > sum(each.work_us for each in launches[begin:]) or 2 * lasted_us > (
         launches[-1].end_us - launches[begin].start_us
     )
+
+
+def _follows_prompt(launches: Sequence[_Launch], every: Sequence[_Stretch], chosen: Sequence[_Stretch]) -> bool:
+    """Whether a stretch with more GPU work, most of it the same launches, lies directly before the first iteration."""
+    index = every.index(chosen[0])
+    if not index:
+        return False
+    prompt, token = (launches[s.first : s.end] for s in (every[index - 1], chosen[0]))
+    alike = _common(Counter(each.key for each in prompt), Counter(each.key for each in token))
+    return alike >= SAME_KERNELS and sum(each.work_us for each in prompt) > sum(each.work_us for each in token)
+
+
+def _is_whole(ops: Iterable[CpuOp]) -> bool:
+    """Whether these operators have an embedding, a pick or a loss: a layer has none of them."""
+    return any(_LOSS.search(op.name) or may_start_token(op.name) or may_pick_token(op.name) for op in ops)
 
 
 def _span(launches: Sequence[_Launch], stretch: _Stretch) -> tuple[float, float]:

@@ -4,10 +4,11 @@ A step counts as a token if all of this holds:
 
 1. It picks tokens exactly once: `aten::argmax`, `aten::multinomial`, or a kernel of this name in a graph replay.
 2. It has an embedding or attention, no convolution, and no backward pass.
-3. Each sequence has one query: by the shapes of attention, else of the embedding's indices, else by kernels for few
-   rows (`gemv`, a tile with a side of 8, attention that splits the keys) in at least half of the products.
+3. Each sequence has one query: by the shapes of attention, else of the embedding's indices. Without shapes, by kernels
+   for few rows (`gemv`, a tile with a side of 8, attention that splits the keys) in at least half of the products, or
+   by a prompt: the same launches before, with more work, and writes to a cache.
 
-The shapes decide where the trace has them. A step without these signs may still be a token: then it is called a step.
+A step without these signs may still be a token: then it is called a step.
 """
 
 from __future__ import annotations
@@ -26,10 +27,14 @@ ATTENTION = re.compile(r"aten::_?scaled_dot_product_(?:\w+_)?attention(?:_math)?
 _PICK_KERNEL = re.compile(r"arg_?max|multinomial|top_?[kp]_?(?:top_?p_?)?sampl|sampling_from", re.IGNORECASE)
 _EMBEDDING_KERNEL = re.compile(r"embedding|indexSelect|vectorized_gather", re.IGNORECASE)
 _ONE_QUERY_KERNEL = re.compile(r"split_?kv|paged_attention|decode_attention|BatchDecode|flash_decod", re.IGNORECASE)
+_CACHE_WRITE = re.compile(
+    r"aten::(?:cat|index_copy_|index_put_|_index_put_impl_)$|CatArray|index_copy_kernel|index_put_kernel|"
+    r"reshape_and_cache|store_kv_?cache"
+)
 _FEW_ROWS = 8
 
 
-def is_token(ops: Sequence[CpuOp], activities: Sequence[GpuActivity]) -> bool:
+def is_token(ops: Sequence[CpuOp], activities: Sequence[GpuActivity], *, follows_prompt: bool = False) -> bool:
     """Whether these events of a step produce one token of each sequence, by the rules of this file."""
     if any("Backward" in op.name or op.name.startswith("autograd::") for op in ops):
         return False
@@ -39,7 +44,17 @@ def is_token(ops: Sequence[CpuOp], activities: Sequence[GpuActivity]) -> bool:
         return False
     attends = any(ATTENTION.fullmatch(op.name) for op in ops) or any(_operation(k) == "attention" for k in kernels)
     embeds = any(op.name == EMBEDDING for op in ops) or any(_EMBEDDING_KERNEL.search(k.name) for k in kernels)
-    return (attends or embeds) and _has_one_query(ops, kernels)
+    return (attends or embeds) and _has_one_query(ops, kernels, follows_prompt)
+
+
+def may_start_token(name: str) -> bool:
+    """Whether an operator or a kernel of this name reads an embedding, as the first work of a token does."""
+    return name == EMBEDDING or _EMBEDDING_KERNEL.search(name) is not None
+
+
+def may_pick_token(name: str) -> bool:
+    """Whether an operator or a kernel of this name may pick a token."""
+    return name in PICKS or _PICK_KERNEL.search(name) is not None
 
 
 def queries_of(op: CpuOp) -> int | None:
@@ -55,7 +70,7 @@ def sequences(ops: Iterable[CpuOp]) -> int | None:
     return max((shape[0] for shape in indices if len(shape) == 2 and shape[1] == 1), default=None)
 
 
-def _has_one_query(ops: Sequence[CpuOp], kernels: Sequence[GpuActivity]) -> bool:
+def _has_one_query(ops: Sequence[CpuOp], kernels: Sequence[GpuActivity], follows_prompt: bool) -> bool:
     if queries := {count for op in ops if (count := queries_of(op)) is not None}:
         return queries == {1}
     indices = [op.input_shapes[1] for op in ops if op.name == EMBEDDING and len(op.input_shapes) > 1]
@@ -63,7 +78,9 @@ def _has_one_query(ops: Sequence[CpuOp], kernels: Sequence[GpuActivity]) -> bool
         return all(shape[-1] == 1 for shape in indices if len(shape) > 1)
     products = [kernel for kernel in kernels if _operation(kernel) in ("gemm", "gemv")]
     few = sum(map(_has_few_rows, products))
-    return any(_ONE_QUERY_KERNEL.search(kernel.name) for kernel in kernels) or 0 < len(products) <= 2 * few
+    if any(_ONE_QUERY_KERNEL.search(kernel.name) for kernel in kernels) or 0 < len(products) <= 2 * few:
+        return True
+    return follows_prompt and sum(_CACHE_WRITE.search(each.name) is not None for each in (*ops, *kernels)) > 1
 
 
 def _kernel_picks(kernels: Iterable[GpuActivity]) -> int:

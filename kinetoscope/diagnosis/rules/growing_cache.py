@@ -11,30 +11,30 @@ from kinetoscope.diagnosis.missing import unseen
 from kinetoscope.diagnosis.rule import CannotTell, Finding, Rule
 from kinetoscope.diagnosis.sources import DYNAMIC_CACHE
 from kinetoscope.diagnosis.waste import Waste, findings
-from kinetoscope.trace.events import CpuOp, GpuActivity, Step
-from kinetoscope.trace.tokens import is_token
+from kinetoscope.trace.events import GpuActivity, Step
 
 
 def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     """Check the shapes of each `aten::cat` of a token."""
     if not facts.token_steps:
         return []
-    return unseen(RULE, facts, _is_cat, needs_shapes=True) or findings(RULE, facts, _look, _describe)
+    tokens = set(map(id, facts.token_steps))
+
+    def look(step: Step) -> list[Waste]:
+        return [Waste((a,), a.duration_us) for a in step.activities if id(step) in tokens and _appends(a)]
+
+    return unseen(RULE, facts, _is_cat, needs_shapes=True) or findings(RULE, facts, look, _describe)
 
 
 def _is_cat(activity: GpuActivity) -> bool:
     return activity.kind == "kernel" and activity.op is not None and activity.op.name == "aten::cat"
 
 
-def _look(step: Step) -> list[Waste]:
-    if not is_token(step.ops, step.activities):
-        return []
-    return [Waste((a,), a.duration_us) for a in step.activities if _is_cat(a) and a.op is not None and _appends(a.op)]
-
-
-def _appends(op: CpuOp) -> bool:
+def _appends(activity: GpuActivity) -> bool:
     """Whether it joins [batch, heads, positions, size] and one more position, in any order of dimensions."""
-    shapes = [shape for shape in op.input_shapes if shape]
+    if not _is_cat(activity) or activity.op is None:
+        return False
+    shapes = [shape for shape in activity.op.input_shapes if shape]
     if len(shapes) != 2 or len(shapes[0]) != len(shapes[1]) or len(shapes[0]) < 3:
         return False
     different = [(old, new) for old, new in zip(*shapes, strict=True) if old != new]

@@ -12,15 +12,15 @@ from kinetoscope.diagnosis.sources import REPEAT_KV
 from kinetoscope.diagnosis.token_work import attention_op, heads_repeated
 from kinetoscope.diagnosis.waste import Waste, findings
 from kinetoscope.trace.events import Step
-from kinetoscope.trace.tokens import is_token
 
 
 def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     """Check the shapes and strides of each copy before attention."""
-    return findings(RULE, facts, _look, _describe)
+    tokens = set(map(id, facts.token_steps))
+    return findings(RULE, facts, lambda step: _look(step, is_token=id(step) in tokens), _describe)
 
 
-def _look(step: Step) -> list[Waste]:
+def _look(step: Step, *, is_token: bool) -> list[Waste]:
     """The copies, and in a token also attention: it reads each head of keys and values several times."""
     repeated = [(a, times) for a in step.activities if (times := heads_repeated(a)) is not None]
     attention = [activity for activity in step.activities if attention_op(activity) is not None]
@@ -28,7 +28,7 @@ def _look(step: Step) -> list[Waste]:
         return []
     waste = [Waste((activity,), activity.duration_us) for activity, _ in repeated]
     times = min(times for _, times in repeated)
-    if times > 1 and is_token(step.ops, step.activities):
+    if times > 1 and is_token:
         waste += [Waste((activity,), activity.duration_us * (1 - 1 / times)) for activity in attention]
     return waste
 
