@@ -5,7 +5,7 @@ of operators alone, in a trace without GPU work). A launch that recurs cuts the 
 iterations if all of this holds:
 
 1. At least `MIN_ITERATIONS` agree in nine of ten launches. Of these, the ones with the same kernels and grids count, if
-   most have them: so a prefill is no iteration of the token loop after it.
+   most have them: so a prefill is no iteration of the token loop after it, and three tokens after one are enough.
 2. Of the stretches from the first iteration to the last, nine of ten are iterations: or else two things take turns.
 3. They have most of the GPU time or of the time: since the first iteration if each is a token, else of all.
 4. Each is a token by the rules of tokens.py, or has an embedding, a loss or a pick: a layer has none of them.
@@ -14,6 +14,7 @@ iterations if all of this holds:
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Sequence
 from itertools import pairwise
@@ -22,10 +23,10 @@ from statistics import median_low, quantiles
 from msgspec import Struct
 
 from kinetoscope.trace.events import CpuOp, CudaCall, GpuActivity, starting_in
-from kinetoscope.trace.tokens import is_token, may_pick_token, may_start_token
+from kinetoscope.trace.tokens import is_token, may_pick_token, may_start_token, outermost
 
-MIN_ITERATIONS = 4
-SAME_LAUNCHES, SAME_KERNELS = 0.9, 0.7
+MIN_ITERATIONS, MIN_TOKENS = 4, 3
+SAME_LAUNCHES, SAME_KERNELS = 0.9, 0.5
 """Least common share of the launches of two stretches, and of their kernels with grids, for which they agree."""
 MIN_IN_A_ROW = 0.9
 MAX_ANCHORS, MAX_KINDS = 12, 8
@@ -65,24 +66,44 @@ def find_iterations(
     launches = _launches(activities) if activities else _operators(ops)
     if len(launches) < 2 * MIN_ITERATIONS or (calls and not activities):
         return None
+    work = sorted((a for a in activities if a.launch is not None), key=_launched_at)
     for anchor in _anchors(launches):
         every = _cut(launches, anchor)
         stretches = _agreeing(launches, every)
-        if len(stretches) < MIN_ITERATIONS or not _covers(launches, stretches, of_all=False):
-            continue
-        if len(stretches) < MIN_IN_A_ROW * (every.index(stretches[-1]) - every.index(stretches[0]) + 1):
+        if not _are_a_loop(launches, every, stretches):
             continue
         if all(sum(each.replays for each in launches[s.first : s.end]) == 1 for s in stretches):
             return None
         spans = [_span(launches, stretch) for stretch in stretches]
-        start, end = spans[len(spans) // 2]
-        here = starting_in(ops, start, end)
-        work = [a for a in activities if a.launch is not None and start <= a.launch.start_us < end]
-        if is_token(here, work, follows_prompt=_follows_prompt(launches, every, stretches)):
-            return Iterations(spans, are_tokens=True)
-        if _is_whole(here) and _covers(launches, stretches, of_all=True):
+        follows_prompt = _follows_prompt(launches, every, stretches)
+        tokens = [
+            (start, end)
+            for start, end in spans
+            if is_token(starting_in(ops, start, end), _launched(work, start, end), follows_prompt=follows_prompt)
+        ]
+        if len(tokens) >= max(MIN_TOKENS, MIN_IN_A_ROW * len(spans) - 1):
+            return Iterations(tokens, are_tokens=True)
+        is_whole = all(_is_whole(starting_in(ops, start, end)) for start, end in spans)
+        if len(spans) >= MIN_ITERATIONS and is_whole and _covers(launches, stretches, of_all=True):
             return Iterations(spans, are_tokens=False)
     return None
+
+
+def _launched_at(activity: GpuActivity) -> float:
+    return activity.launch.start_us if activity.launch is not None else 0.0
+
+
+def _launched(work: Sequence[GpuActivity], start_us: float, end_us: float) -> Sequence[GpuActivity]:
+    """The activities launched in a stretch of time; `work` in the order of its launches."""
+    return work[bisect_left(work, start_us, key=_launched_at) : bisect_left(work, end_us, key=_launched_at)]
+
+
+def _are_a_loop(launches: Sequence[_Launch], every: Sequence[_Stretch], agreeing: Sequence[_Stretch]) -> bool:
+    """Whether agreeing stretches, a prompt included, are many enough, most of those in their range, and long enough."""
+    if len(agreeing) < MIN_TOKENS or len(every) < MIN_ITERATIONS:
+        return False
+    in_range = every.index(agreeing[-1]) - every.index(agreeing[0]) + 1
+    return len(agreeing) >= MIN_IN_A_ROW * in_range and _covers(launches, agreeing, of_all=False)
 
 
 def _launches(activities: Iterable[GpuActivity]) -> list[_Launch]:
@@ -99,7 +120,7 @@ def _launches(activities: Iterable[GpuActivity]) -> list[_Launch]:
         call = work[0].launch
         if call is None or call.thread != thread:
             continue
-        outer = next((op for op in work[0].op.chain if not op.is_annotation), None) if work[0].op is not None else None
+        outer = outermost(work[0].op)
         replays = "GraphLaunch" in call.name
         key = outer.name if outer is not None and not replays else work[0].name
         start_us = call.start_us if outer is None else min(outer.start_us, call.start_us)
@@ -135,7 +156,7 @@ def _anchors(launches: Sequence[_Launch]) -> list[str]:
 
 
 def _cut(launches: Sequence[_Launch], anchor: str) -> list[_Stretch]:
-    """The stretches from each anchor to the next; the last has at most the usual length."""
+    """The stretches from each anchor to the next, or until after each pick; the last has at most the usual length."""
     places = [index for index, each in enumerate(launches) if each.key == anchor]
     distances = [after - before for before, after in pairwise(places)]
     usual = quantiles(distances, n=4)[2] if len(distances) > 1 else 0
@@ -143,6 +164,8 @@ def _cut(launches: Sequence[_Launch], anchor: str) -> list[_Stretch]:
     for place in places[1:]:
         if place - kept[-1] >= NEARBY * usual:
             kept.append(place)
+    if may_pick_token(anchor):
+        kept = [0, *(place + 1 for place in kept if place + 1 < len(launches))]
     stretches = [_Stretch(before, after) for before, after in pairwise(kept)]
     length = median_low([stretch.end - stretch.first for stretch in stretches]) if stretches else len(launches)
     return [*stretches, _Stretch(kept[-1], min(len(launches), kept[-1] + length))]
@@ -157,7 +180,7 @@ def _agreeing(launches: Sequence[_Launch], stretches: Sequence[_Stretch]) -> lis
         for i in alike
     ]
     same = _largest_group(details, SAME_KERNELS)
-    if len(same) >= MIN_ITERATIONS and 2 * len(same) > len(alike):
+    if len(same) >= MIN_TOKENS and 2 * len(same) > len(alike):
         alike = [alike[index] for index in same]
     return [stretches[index] for index in alike]
 

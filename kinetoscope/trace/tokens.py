@@ -32,6 +32,8 @@ _CACHE_WRITE = re.compile(
     r"reshape_and_cache|store_kv_?cache"
 )
 _FEW_ROWS = 8
+MAX_DEPTH = 64
+"""Operators around an operator that count; a hostile trace nests thousands."""
 
 
 def is_token(ops: Sequence[CpuOp], activities: Sequence[GpuActivity], *, follows_prompt: bool = False) -> bool:
@@ -39,7 +41,7 @@ def is_token(ops: Sequence[CpuOp], activities: Sequence[GpuActivity], *, follows
     if any("Backward" in op.name or op.name.startswith("autograd::") for op in ops):
         return False
     kernels = [activity for activity in activities if activity.kind == "kernel"]
-    picks = _kernel_picks(kernels) if kernels else len(list(_outermost(ops, PICKS)))
+    picks = _kernel_picks(kernels) if kernels else len({id(outermost(op, PICKS)) for op in ops if op.name in PICKS})
     if picks != 1 or any(_operation(kernel) == "convolution" for kernel in kernels):
         return False
     attends = any(ATTENTION.fullmatch(op.name) for op in ops) or any(_operation(k) == "attention" for k in kernels)
@@ -88,7 +90,7 @@ def _kernel_picks(kernels: Iterable[GpuActivity]) -> int:
     picked: set[int] = set()
     alone, was_pick = 0, False
     for kernel in kernels:
-        outer = _pick_op(kernel.op)
+        outer = outermost(kernel.op, PICKS)
         if outer is not None:
             picked.add(id(outer))
         is_pick = outer is None and _PICK_KERNEL.search(kernel.name) is not None
@@ -97,13 +99,16 @@ def _kernel_picks(kernels: Iterable[GpuActivity]) -> int:
     return len(picked) + alone
 
 
-def _pick_op(op: CpuOp | None) -> CpuOp | None:
-    """The outermost pick around an operator."""
-    return next((each for each in op.chain if each.name in PICKS), None) if op is not None else None
-
-
-def _outermost(ops: Iterable[CpuOp], names: Sequence[str]) -> Iterable[CpuOp]:
-    return (op for op in ops if op.name in names and not any(each.name in names for each in op.chain[:-1]))
+def outermost(op: CpuOp | None, names: Sequence[str] = ()) -> CpuOp | None:
+    """The outermost operator around an operator, of these names if given; None if there is none."""
+    found = None
+    for _ in range(MAX_DEPTH):
+        if op is None:
+            break
+        if not op.is_annotation and (not names or op.name in names):
+            found = op
+        op = op.parent
+    return found
 
 
 def _operation(kernel: GpuActivity) -> str:
