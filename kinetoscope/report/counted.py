@@ -24,7 +24,9 @@ def counted_html(diagnosed: DiagnosedTrace) -> Html:
     out = len(trace.unattributed)
     parts.append(f"{inside:,} of {inside + out:,} GPU activities belong to a step and are counted.")
     if diagnosed.captured:
-        parts.append(f"{diagnosed.captured:,} activities of graph replays have the operators of the capture, by order.")
+        parts.append(
+            f"{diagnosed.captured:,} activities of graph replays have the operators of the capture, by their order."
+        )
     html = f"<p>{escape(' '.join(parts))}</p>"
     rows = [
         [each.reason, f"{len(each.activities):,}", format_value(kernel_time_us(each.activities), "us")]

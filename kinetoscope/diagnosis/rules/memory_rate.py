@@ -15,6 +15,7 @@ from kinetoscope.diagnosis.sources import MEMORY_RATE
 from kinetoscope.diagnosis.token_work import cache_bytes, product_works
 from kinetoscope.trace.events import Step
 from kinetoscope.trace.queries import busy_us
+from kinetoscope.trace.units import format_value
 
 MAX_TIMES_READING = 1.5
 MIN_BUSY = 0.5
@@ -41,8 +42,8 @@ def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     if not moved or busy <= MAX_TIMES_READING * least_us or saving_us < MIN_SHARE * facts.long_run_us:
         return []
     title = (
-        f"{moved / 1e9:,.3g} GB of weights and cache take {duration_text(least_us)} at "
-        f"{peaks.bandwidth_gb_per_s / 1e3:.3g} TB/s; the GPU works {duration_text(busy)} per token "
+        f"{format_value(moved, 'bytes')} of weights and cache take {duration_text(least_us)} at "
+        f"{format_value(peaks.bandwidth_gb_per_s * 1e9, 'bytes/s')}; the GPU works {duration_text(busy)} per token "
         f"({share_text(least_us, busy)} of that rate)"
     )
     longest = max(facts.step.activities, key=lambda activity: activity.duration_us)
