@@ -25,7 +25,7 @@ PICKS = ("aten::argmax", "aten::multinomial")
 ATTENTION = re.compile(r"aten::_?scaled_dot_product_(?:\w+_)?attention(?:_math)?")
 """Operators whose first three inputs are queries, keys and values: [batch, heads, length, head size]."""
 _PICK_KERNEL = re.compile(r"arg_?max|multinomial|top_?[kp]_?(?:top_?p_?)?sampl|sampling_from", re.IGNORECASE)
-_EMBEDDING_KERNEL = re.compile(r"embedding|indexSelect|vectorized_gather", re.IGNORECASE)
+_EMBEDDING_KERNEL = re.compile(r"(?<!rotary)(?<!rotary_)embedding|indexSelect|vectorized_gather", re.IGNORECASE)
 _ONE_QUERY_KERNEL = re.compile(r"split_?kv|paged_attention|decode_attention|BatchDecode|flash_decod", re.IGNORECASE)
 _CACHE_WRITE = re.compile(
     r"aten::(?:cat|index_copy_|index_put_|_index_put_impl_)$|CatArray|index_copy_kernel|index_put_kernel|"

@@ -100,7 +100,11 @@ def noise(count: int) -> list[Launch]:
     return [Launch(f"aten::op{index}", "k", 50.0) for index in range(count)]
 
 
-LAYER = [Launch("aten::linear", GEMM), Launch("aten::gelu", "gelu"), Launch("aten::layer_norm", "norm")]
+LAYER = [
+    Launch("aten::linear", GEMM),
+    Launch("sgl_kernel::apply_rotary_embedding", "rotary_embedding_kernel"),
+    Launch("aten::layer_norm", "norm"),
+]
 
 
 @pytest.mark.parametrize(
