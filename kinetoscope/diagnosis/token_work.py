@@ -5,10 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from kinetoscope.diagnosis.facts import Facts
+from kinetoscope.diagnosis.products import is_product
 from kinetoscope.diagnosis.sites import around
 from kinetoscope.trace.events import CpuOp, GpuActivity, Step
-from kinetoscope.trace.tokens import ATTENTION
+from kinetoscope.trace.kernel_names import decode_kernel_name
+from kinetoscope.trace.tokens import ATTENTION, EMBEDDING
 from kinetoscope.trace.work import PRODUCTS, TYPE_BYTES, ActivityWork, op_work
+
+_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
 
 
 def attention_op(activity: GpuActivity) -> CpuOp | None:
@@ -50,9 +55,44 @@ def product_works(step: Step) -> Iterator[tuple[CpuOp, ActivityWork]]:
 
 
 def cache_bytes(step: Step) -> int:
-    """Bytes of the keys and values that the attention operators of a step read; of an expanded head once."""
+    """Bytes of the keys and values that the attention operators of a step read; of a repeated head once."""
+    times = min((count for a in step.activities if (count := heads_repeated(a)) is not None), default=1)
     ops = {id(op): op for activity in step.activities if (op := attention_op(activity)) is not None}.values()
-    return sum(_bytes(op, index) for op in ops for index in (1, 2))
+    return sum(_bytes(op, index) for op in ops for index in (1, 2)) // times
+
+
+def reads(activity: GpuActivity) -> bool:
+    """Whether it is a kernel of a product or of attention, which read the weights and the cache."""
+    is_attention = activity.kind == "kernel" and decode_kernel_name(activity.name).operation == "attention"
+    return is_attention or is_product(activity)
+
+
+def reads_known_bytes(activity: GpuActivity) -> bool:
+    """Whether the operator of a product or of attention tells the bytes that it reads."""
+    op = activity.op
+    if op is not None and op.name in PRODUCTS:
+        return op_work(op) is not None
+    outer = attention_op(activity)
+    return outer is not None and _bytes(outer, 1) > 0
+
+
+def prompt_weight_bytes(facts: Facts) -> int:
+    """Bytes of the weights that products before the first token read, of one forward pass over a prompt; 0 if there is
+    another number of passes, or without shapes."""
+    first = facts.token_steps[0].start_us
+    before = [op for op in facts.trace.cpu_ops if op.start_us < first]
+    if sum(op.name == EMBEDDING for op in before) != 1:
+        return 0
+    products = [op for op in before if op.name in ("aten::mm", "aten::addmm", "aten::linear")]
+    inner = [op for op in products if not any(op is product.parent for product in products)]
+    total = 0
+    for op in inner:
+        work = op_work(op)
+        if work is None or work.matmul is None:
+            return 0
+        _, depth, columns = work.matmul
+        total += depth * columns * _BYTES[work.dtype]
+    return total
 
 
 def _bytes(op: CpuOp, index: int) -> int:

@@ -59,6 +59,12 @@ class DiagnosedTrace:
         return max(self.facts.step_us, self.summary.gpu_busy_us_per_step)
 
     @property
+    def before_first_us(self) -> float:
+        """The GPU's time for work launched before the first step: of a token loop, the prompt."""
+        first = self.facts.all_steps[0].start_us
+        return busy_us(a for a in self.facts.activities if a.launch is not None and a.launch.start_us < first)
+
+    @property
     def has_gpu(self) -> bool:
         """Whether the trace has GPU work."""
         return bool(self.trace.activities)
@@ -106,13 +112,11 @@ def token_loop_data(diagnosed: DiagnosedTrace) -> dict[str, Any] | None:
     facts = diagnosed.facts
     if not facts.is_token_loop:
         return None
-    first = facts.token_steps[0].start_us
-    before = (a for a in facts.activities if a.launch is not None and a.launch.start_us < first)
     return {
         "tokens": len(facts.token_steps),
         "sequences": sequences(facts.step.ops),
         "us_per_token": diagnosed.step_us,
-        "before_first_us": busy_us(before),
+        "before_first_us": diagnosed.before_first_us,
     }
 
 

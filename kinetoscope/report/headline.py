@@ -110,6 +110,8 @@ def tiles_html(diagnosed: DiagnosedTrace) -> Html:
         " until the GPU is done" if diagnosed.has_gpu else ""
     )
     unit = "token" if diagnosed.facts.is_token_loop else "step"
+    if unit == "token" and (before_us := diagnosed.before_first_us):
+        marks += f"; before the first, {format_value(before_us, 'us')} of GPU work"
     tiles = [(f"time of a {unit}", format_value(diagnosed.step_us, "us"), marks, done if ends_later(diagnosed) else "")]
     if diagnosed.has_gpu:
         percent = _percent(share(gpu_busy_us(parts), parts)).replace("less than", "<")

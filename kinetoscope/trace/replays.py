@@ -17,13 +17,14 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import structs
 
-from kinetoscope.trace.events import CpuOp, CudaCall, GpuActivity, Trace
+from kinetoscope.trace.events import CpuOp, CudaCall, GpuActivity, Trace, Triple
 from kinetoscope.trace.kernel_names import decode_kernel_name
 from kinetoscope.trace.work import PRODUCTS
 
 MIN_LENGTH = 10
 """A shorter sequence may be equal by chance."""
 Ops = tuple[CpuOp | None, ...]
+_Identity = tuple[str, str, Triple | None, Triple | None]
 _GRAPH_LAUNCH = "GraphLaunch"
 _LAUNCH = re.compile(r"(?P<kernel>LaunchKernel|LaunchCooperativeKernel)|(?P<memcpy>Memcpy)|(?P<memset>Memset)")
 
@@ -65,8 +66,8 @@ class _Sources:
 
     def __init__(self, traces: Sequence[Trace]) -> None:
         self._captures = [capture for trace in traces for capture in _captures(trace)]
-        self._eager: list[list[GpuActivity]] = [stream for trace in traces for stream in _eager(trace)]
-        self._found: dict[tuple[object, ...], Ops | None] = {}
+        self._streams = [_Stream(stream) for trace in traces for stream in _eager(trace)]
+        self._found: dict[tuple[_Identity, ...], Ops | None] = {}
 
     def find(self, replay: Sequence[GpuActivity]) -> Ops | None:
         """The operators of a replay, None where the launch had none; None if no sequence fits, or different ones."""
@@ -75,13 +76,32 @@ class _Sources:
             return None
         if key not in self._found:
             fitting = [ops for kinds, ops in self._captures if _fits(replay, kinds, ops)]
-            fitting += [ops for stream in self._eager for ops in _equal(stream, key)]
+            fitting += [ops for stream in self._streams for ops in stream.equal_to(key)]
             distinct = {tuple((op.name, op.input_shapes) if op else None for op in ops) for ops in fitting}
             self._found[key] = fitting[0] if len(distinct) == 1 else None
         return self._found[key]
 
 
-def _identity(activity: GpuActivity) -> tuple[object, ...]:
+class _Stream:
+    """The activities of a stream that were launched one by one."""
+
+    def __init__(self, activities: Sequence[GpuActivity]) -> None:
+        self._activities = activities
+        self._identities = tuple(map(_identity, activities))
+        self._places: dict[_Identity, list[int]] = defaultdict(list)
+        for place, identity in enumerate(self._identities):
+            self._places[identity].append(place)
+
+    def equal_to(self, key: tuple[_Identity, ...]) -> Iterator[Ops]:
+        """The operators of each stretch with these identities; stretches do not overlap."""
+        free = 0
+        for place in self._places.get(key[0], ()):
+            if place >= free and self._identities[place : place + len(key)] == key:
+                free = place + len(key)
+                yield tuple(activity.op for activity in self._activities[place:free])
+
+
+def _identity(activity: GpuActivity) -> _Identity:
     return activity.kind, activity.name, activity.grid, activity.block
 
 
@@ -138,16 +158,3 @@ def _eager(trace: Trace) -> Iterator[list[GpuActivity]]:
         if activity.launch is not None and _GRAPH_LAUNCH not in activity.launch.name:
             streams[activity.device, activity.stream].append(activity)
     return iter(streams.values())
-
-
-def _equal(stream: Sequence[GpuActivity], key: Sequence[tuple[object, ...]]) -> Iterator[Ops]:
-    """The operators of each stretch of a stream that is equal to a replay."""
-    length, index = len(key), 0
-    while index + length <= len(stream):
-        if _identity(stream[index]) == key[0] and all(
-            _identity(activity) == each for activity, each in zip(stream[index : index + length], key, strict=True)
-        ):
-            yield tuple(activity.op for activity in stream[index : index + length])
-            index += length
-        else:
-            index += 1

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from kinetoscope.diagnosis.facts import Facts
 from kinetoscope.diagnosis.rule import CannotTell, Rule
 from kinetoscope.diagnosis.rules.cache_maximum import RULE as CACHE_MAXIMUM
 from kinetoscope.diagnosis.rules.growing_cache import RULE as GROWING_CACHE
@@ -16,6 +17,7 @@ from kinetoscope.diagnosis.rules.needless_copies import RULE as NEEDLESS_COPIES
 from kinetoscope.diagnosis.rules.prompt_logits import RULE as PROMPT_LOGITS
 from kinetoscope.diagnosis.rules.repeated_heads import RULE as REPEATED_HEADS
 from kinetoscope.diagnosis.rules.sync_in_step import RULE as SYNC_IN_STEP
+from kinetoscope.diagnosis.token_work import cache_bytes
 from kinetoscope.trace.events import Trace
 from tests.tool.diagnosis.gpu_work import BF16, COPY, GEMM, MUL, Shape, Work, facts, finding, option, result
 from tests.tool.diagnosis.traces import DOWNLOAD, copied, found, nothing, written
@@ -40,12 +42,22 @@ def attention(us: float, positions: int, *, heads: int = 8, mask: bool = False) 
     return Work(SPLIT, us, "aten::scaled_dot_product_attention", dims, (BF16, BF16, BF16, *["bool"] * mask))
 
 
+def head(rows: int, us: float) -> Work:
+    return product(us, rows, 32000, GEMM)
+
+
 def without_shapes(*work: Work) -> list[Work]:
     return [replace(each, dims=None, types=None) for each in work]
 
 
 def token(*work: Work) -> list[Work]:
     return [EMBED, product(10.0), *work, PICK]
+
+
+def reason(rule: Rule, of: Facts) -> str:
+    unknown = result(rule, of)
+    assert isinstance(unknown, CannotTell)
+    return unknown.reason
 
 
 # growing-cache
@@ -110,7 +122,7 @@ def heads_trace(*copies: Event, picks: bool = True) -> Trace:
         op("aten::embedding", 10.0, 10.0, dims=[[32000, 64], [1, 1]]),
         launch(1, 12.0),
         kernel("indexSelect", 1, 290.0, 2.0),
-        op("aten::scaled_dot_product_attention", 60.0, 20.0, dims=shapes),
+        op("aten::scaled_dot_product_attention", 60.0, 20.0, dims=shapes, types=[BF16] * 3),
         launch(4, 65.0),
         kernel(SPLIT, 4, 500.0, 40.0),
         *([op("aten::argmax", 90.0, 10.0), launch(5, 92.0), kernel("ArgMaxOps", 5, 600.0, 2.0)] if picks else []),
@@ -180,9 +192,8 @@ def test_no_empty_cache(work: list[Work], prompt: int) -> None:
 
 def test_an_empty_cache_needs_prompt_and_shapes() -> None:
     work = token(WRITTEN, attention(40.0, 2048, mask=True))
-    unknown = result(CACHE_MAXIMUM, facts(*work))
-    assert isinstance(unknown, CannotTell)
-    assert unknown.reason == "the trace begins after the prompt, so how far the cache is filled is unknown"
+    text = "the trace begins after the prompt, so how far the cache is filled is unknown"
+    assert reason(CACHE_MAXIMUM, facts(*work)) == text
     assert option(CACHE_MAXIMUM, facts(*without_shapes(*work), before=[PROMPT])) == "record_shapes=True"
 
 
@@ -206,7 +217,7 @@ def test_far_from_the_rate_of_memory() -> None:
     ("work", "step_us"),
     [
         ([EMBED, product(8.4), product(8.4), PICK], 25.0),
-        (token(product(20.0), attention(30.0, 512)), 200.0),
+        (token(product(20.0), attention(30.0, 512)), 257.0),
         ([EMBED, product(90.0, rows=4096, name=GEMM), product(2.0, columns=64), PICK], 100.0),
         (token(product(20.0), attention(30.0, 512))[:-1], 100.0),
     ],
@@ -216,19 +227,42 @@ def test_not_far_from_the_rate(work: list[Work], step_us: float) -> None:
     assert result(MEMORY_RATE, facts(*work, step_us=step_us)) == []
 
 
+def test_repeated_heads_count_once() -> None:
+    trace = heads_trace(*repeated(120.0))
+    assert cache_bytes(trace.steps[0]) == 2 * 2 * 8 * 512 * 64
+    assert cache_bytes(heads_trace(*repeated(120.0, stride=512 * 64)).steps[0]) == 4 * 2 * 2 * 8 * 512 * 64
+
+
+def replay(*work: Work) -> list[Work]:
+    """The work of a token as one graph launches it, without operators."""
+    return [replace(each, op=None, dims=None, types=None, call="cudaGraphLaunch") for each in work]
+
+
+def test_weights_of_the_prompt() -> None:
+    """A replay has no operators; the products of the prompt before it read the same weights."""
+    prompt = [PROMPT, product(30.0, 100), head(1, 20.0)]
+    work = replay(*token(product(120.0), attention(30.0, 512)))
+    found_ = finding(MEMORY_RATE, facts(*work, before=prompt))
+    least_us = 2 * 4096 * (4096 + 32000) / 4.8e6
+    assert found_.title.startswith("296 MB of weights, as the prompt's products read them, take 61.6 µs at 4.80 TB/s; ")
+    assert found_.saving_us_per_step == pytest.approx(164.0 - least_us, abs=0.001)
+    for before in ([], [PROMPT, *prompt], without_shapes(*prompt)):
+        assert "names no operators" in reason(MEMORY_RATE, facts(*work, before=before))
+
+
+def test_bytes_of_other_operators_are_unknown() -> None:
+    scaled = replace(product(30.0), op="aten::_scaled_mm")
+    text = "32 % of the time of products and attention is in operators whose bytes are not known here"
+    assert reason(MEMORY_RATE, facts(*token(product(34.0), attention(20.0, 512), scaled))) == text
+
+
 def test_the_rate_needs_shapes_operators_and_a_known_device() -> None:
     work = token(product(20.0), attention(30.0, 512))
     assert option(MEMORY_RATE, facts(*without_shapes(*work))) == "record_shapes=True"
-    unknown = result(MEMORY_RATE, facts(*work, device={"name": "X1"}))
-    assert isinstance(unknown, CannotTell)
-    assert unknown.reason == "the peaks of X1 are not known here"
+    assert reason(MEMORY_RATE, facts(*work, device={"name": "X1"})) == "the peaks of X1 are not known here"
 
 
 # prompt-logits
-
-
-def head(rows: int, us: float) -> Work:
-    return product(us, rows, 32000, GEMM)
 
 
 def test_logits_of_all_positions() -> None:

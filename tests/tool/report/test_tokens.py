@@ -40,7 +40,9 @@ def test_a_token_is_the_unit(tmp_path: Path, sequences: int, subject: str) -> No
         "before_first_us": 18 * 9.0,
     }
     html = report_html(diagnosed)
-    assert "time of a token" in html
+    assert (
+        "time of a token</span><strong>180 µs</strong><small>median of 6; before the first, 162 µs of GPU work" in html
+    )
     assert "6 steps, marked by: tokens of a loop." in html
 
 
