@@ -1,4 +1,4 @@
-"""Rules about loops that produce one token per step."""
+"""Rules about loops that produce one token per step: the memory's rate, the prompt, the host."""
 
 from __future__ import annotations
 
@@ -6,196 +6,34 @@ from dataclasses import replace
 
 import pytest
 
-from kinetoscope.diagnosis.facts import Facts
-from kinetoscope.diagnosis.rule import CannotTell, Rule
+from kinetoscope.diagnosis.rule import Rule
 from kinetoscope.diagnosis.rules.cache_maximum import RULE as CACHE_MAXIMUM
 from kinetoscope.diagnosis.rules.growing_cache import RULE as GROWING_CACHE
 from kinetoscope.diagnosis.rules.host_reads import RULE as HOST_READS
 from kinetoscope.diagnosis.rules.launch_bound import RULE as LAUNCH_BOUND
 from kinetoscope.diagnosis.rules.memory_rate import RULE as MEMORY_RATE
-from kinetoscope.diagnosis.rules.needless_copies import RULE as NEEDLESS_COPIES
 from kinetoscope.diagnosis.rules.prompt_logits import RULE as PROMPT_LOGITS
 from kinetoscope.diagnosis.rules.repeated_heads import RULE as REPEATED_HEADS
 from kinetoscope.diagnosis.rules.sync_in_step import RULE as SYNC_IN_STEP
 from kinetoscope.diagnosis.token_work import cache_bytes
 from kinetoscope.trace.events import Trace
-from tests.tool.diagnosis.gpu_work import BF16, COPY, GEMM, MUL, Shape, Work, facts, finding, option, result
+from tests.tool.diagnosis.gpu_work import BF16, GEMM, MUL, Work, facts, finding, option, result
+from tests.tool.diagnosis.token_steps import (
+    EMBED,
+    PICK,
+    PROMPT,
+    appended,
+    attention,
+    head,
+    heads_trace,
+    product,
+    reason,
+    repeated,
+    token,
+    without_shapes,
+)
 from tests.tool.diagnosis.traces import DOWNLOAD, copied, found, nothing, written
 from tests.tool.events import Event, kernel, launch, op, step
-
-GEMV, SPLIT = "gemvx::kernel<int, __nv_bfloat16>", "pytorch_flash::flash_fwd_splitkv_kernel<x>"
-CAT, WRITE = "CatArrayBatchedCopy", "index_elementwise_kernel"
-LONG = "long int"
-WIDE = ((1, 4096), (4096, 4096))
-EMBED = Work("indexSelectSmallIndex", 2.0, "aten::embedding", ((32000, 4096), (1, 1)), (BF16, LONG))
-PICK = Work("reduce_kernel<ArgMaxOps<float>>", 2.0, "aten::argmax", ((1, 32000),), (BF16,))
-
-
-def product(us: float, rows: int = 1, columns: int = 4096, name: str = GEMV) -> Work:
-    return Work(name, us, "aten::mm", ((rows, 4096), (4096, columns)), (BF16, BF16))
-
-
-def attention(us: float, positions: int, *, heads: int = 8, mask: bool = False) -> Work:
-    read: Shape = (1, heads, positions, 64)
-    masks: list[Shape] = [(1, 1, 1, positions)] if mask else []
-    dims = ((1, 32, 1, 64), read, read, *masks)
-    return Work(SPLIT, us, "aten::scaled_dot_product_attention", dims, (BF16, BF16, BF16, *["bool"] * mask))
-
-
-def head(rows: int, us: float) -> Work:
-    return product(us, rows, 32000, GEMM)
-
-
-def without_shapes(*work: Work) -> list[Work]:
-    return [replace(each, dims=None, types=None) for each in work]
-
-
-def token(*work: Work) -> list[Work]:
-    return [EMBED, product(10.0), *work, PICK]
-
-
-def reason(rule: Rule, of: Facts) -> str:
-    unknown = result(rule, of)
-    assert isinstance(unknown, CannotTell)
-    return unknown.reason
-
-
-# growing-cache
-
-
-def appended(us: float, *dims: Shape) -> Work:
-    return Work(CAT, us, "aten::cat", dims, ("TensorList",) * len(dims))
-
-
-def test_a_cache_that_grows() -> None:
-    cats = [appended(30.0, (1, 8, 512, 64), (1, 8, 1, 64)), appended(20.0, (1, 8, 512, 64), (1, 8, 1, 64))]
-    found_ = finding(GROWING_CACHE, facts(*token(*cats, attention(5.0, 513)), steps=2))
-    assert found_.title == (
-        "2 tensors of the cache copied per token to append one position: 50.0 µs, the largest [1, 8, 512, 64]"
-    )
-    assert (found_.evidence_us_per_step, found_.saving_us_per_step) == (50.0, 50.0)
-
-
-@pytest.mark.parametrize(
-    "work",
-    [
-        token(appended(30.0, (1, 8, 1, 32), (1, 8, 1, 32)), attention(5.0, 513)),
-        token(appended(30.0, (1, 512), (1, 1)), attention(5.0, 513)),
-        token(appended(30.0, (1, 8, 512, 64), (1, 8, 2, 64)), attention(5.0, 513)),
-        token(appended(0.5, (1, 8, 512, 64), (1, 8, 1, 64)), attention(5.0, 513)),
-        token(appended(30.0, (1, 8, 512, 64), (1, 8, 1, 64)), attention(5.0, 513))[:-1],
-    ],
-    ids=["halves of rotary embeddings", "token ids", "two positions", "below 1 %", "no token is picked"],
-)
-def test_no_growing_cache(work: list[Work]) -> None:
-    assert result(GROWING_CACHE, facts(*work)) == []
-
-
-def test_a_growing_cache_needs_shapes() -> None:
-    bare = without_shapes(*token(appended(30.0, (1, 8, 512, 64), (1, 8, 1, 64)), attention(5.0, 513)))
-    assert option(GROWING_CACHE, facts(*bare)) == "record_shapes=True"
-
-
-# repeated-heads
-
-REPEATED: Shape = (1, 8, 4, 512, 64)
-
-
-def repeated(us: float, *, stride: int = 0) -> list[Event]:
-    """A copy of keys or values for four times the heads: its source has this stride where heads repeat."""
-    strides = [[4 * 8 * 512 * 64, 4 * 512 * 64, 512 * 64, 64, 1], [8 * 512 * 64, 512 * 64, stride, 64, 1]]
-    dims = [list(REPEATED), list(REPEATED)]
-    return [
-        op("aten::clone", 30.0, 20.0),
-        op("aten::copy_", 32.0, 16.0, dims=dims, strides=strides, types=[BF16, BF16]),
-        launch(3, 35.0),
-        kernel(COPY, 3, 300.0, us),
-    ]
-
-
-def heads_trace(*copies: Event, picks: bool = True) -> Trace:
-    """A step with an embedding, a copy, attention of 40 us over the copy, and a pick."""
-    shapes = [[1, 32, 1, 64], [1, 32, 512, 64], [1, 32, 512, 64]]
-    return written(
-        step(1, 0.0, 1000.0),
-        *copies,
-        op("aten::embedding", 10.0, 10.0, dims=[[32000, 64], [1, 1]]),
-        launch(1, 12.0),
-        kernel("indexSelect", 1, 290.0, 2.0),
-        op("aten::scaled_dot_product_attention", 60.0, 20.0, dims=shapes, types=[BF16] * 3),
-        launch(4, 65.0),
-        kernel(SPLIT, 4, 500.0, 40.0),
-        *([op("aten::argmax", 90.0, 10.0), launch(5, 92.0), kernel("ArgMaxOps", 5, 600.0, 2.0)] if picks else []),
-    )
-
-
-def test_heads_are_repeated() -> None:
-    found_ = found(REPEATED_HEADS, heads_trace(*repeated(120.0)))
-    assert found_.title == (
-        "1 copy of keys or values for all query heads: 120 µs per step, and attention reads the copies: 160 µs together"
-    )
-    assert found_.saving_us_per_step == 120.0 + 40.0 * 3 / 4
-    assert found_.where == "aten::clone"
-
-
-def test_heads_are_repeated_outside_a_token() -> None:
-    found_ = found(REPEATED_HEADS, heads_trace(*repeated(120.0), picks=False))
-    assert found_.title == "1 copy of keys or values for all query heads: 120 µs per step"
-    assert found_.saving_us_per_step == 120.0
-
-
-def test_other_copies_belong_to_another_rule() -> None:
-    for stride, other, own in ((0, True, False), (512 * 64, False, True)):
-        trace = heads_trace(*repeated(120.0, stride=stride))
-        assert nothing(NEEDLESS_COPIES, trace) is other
-        assert nothing(REPEATED_HEADS, trace) is own
-
-
-def test_repeat_interleave() -> None:
-    repeat = Work(COPY, 50.0, "aten::repeat_interleave", ((1, 8, 512, 64),), (BF16,))
-    assert finding(REPEATED_HEADS, facts(*token(repeat, attention(5.0, 512)))).saving_us_per_step == 50.0
-    assert result(REPEATED_HEADS, facts(*token(repeat))) == []
-
-
-# cache-maximum
-
-PROMPT = replace(EMBED, dims=((32000, 4096), (1, 100)))
-WRITTEN = Work(WRITE, 1.0, "aten::index_copy_", ((1, 8, 2048, 64), (1,), (1, 8, 1, 64)), (BF16, LONG, BF16))
-
-
-def test_attention_reads_an_empty_cache() -> None:
-    """After a prompt of 100, the tokens of three steps fill at most 101, 102 and 103 positions of 2,048."""
-    of = facts(*token(WRITTEN, attention(40.0, 2048, mask=True)), steps=3, before=[PROMPT])
-    found_ = finding(CACHE_MAXIMUM, of)
-    assert found_.title == (
-        "Attention reads 2,048 positions of the cache for every token, of which at most 102 are filled: "
-        "40.0 µs per token"
-    )
-    assert found_.saving_us_per_step == pytest.approx(40.0 * (1 - 102 / 2048), abs=0.001)
-
-
-@pytest.mark.parametrize(
-    ("work", "prompt"),
-    [
-        (token(WRITTEN, attention(40.0, 2048, mask=True)), 1023),
-        (token(WRITTEN, attention(40.0, 2048)), 100),
-        (token(attention(40.0, 2048, mask=True)), 100),
-        (token(WRITTEN, attention(40.0, 1500, mask=True)), 100),
-        (token(WRITTEN, attention(0.5, 2048, mask=True)), 100),
-    ],
-    ids=["half full", "no mask", "nothing is written", "attention to something else", "below 1 %"],
-)
-def test_no_empty_cache(work: list[Work], prompt: int) -> None:
-    long = replace(EMBED, dims=((32000, 4096), (1, prompt)))
-    assert result(CACHE_MAXIMUM, facts(*work, before=[long])) == []
-
-
-def test_an_empty_cache_needs_prompt_and_shapes() -> None:
-    work = token(WRITTEN, attention(40.0, 2048, mask=True))
-    text = "the trace begins after the prompt, so how far the cache is filled is unknown"
-    assert reason(CACHE_MAXIMUM, facts(*work)) == text
-    assert option(CACHE_MAXIMUM, facts(*without_shapes(*work), before=[PROMPT])) == "record_shapes=True"
-
 
 # memory-rate
 
