@@ -14,7 +14,6 @@ from tests.tool.events import Event, kernel, launch, op, step
 GEMV, SPLIT = "gemvx::kernel<int, __nv_bfloat16>", "pytorch_flash::flash_fwd_splitkv_kernel<x>"
 CAT, WRITE = "CatArrayBatchedCopy", "index_elementwise_kernel"
 LONG = "long int"
-WIDE = ((1, 4096), (4096, 4096))
 EMBED = Work("indexSelectSmallIndex", 2.0, "aten::embedding", ((32000, 4096), (1, 1)), (BF16, LONG))
 PICK = Work("reduce_kernel<ArgMaxOps<float>>", 2.0, "aten::argmax", ((1, 32000),), (BF16,))
 
