@@ -25,7 +25,7 @@ from kinetoscope.trace.events import CpuOp, CudaCall, GpuActivity, Span
 from kinetoscope.trace.iterations import Iterations, find_iterations
 
 PROFILER_STEP, GRAPH_REPLAYS, WHOLE = "ProfilerStep", "CUDA graph replays", "the whole trace"
-FETCHES, TOKENS, ITERATIONS = "batches of a DataLoader", "tokens of a loop", "launches that repeat"
+FETCHES, TOKENS, ITERATIONS = "batches of a DataLoader", "tokens of a loop", "iterations of a loop"
 STEP_NAME = re.compile(r"ProfilerStep#([0-9]{1,18})")
 
 _FETCH = "enumerate(DataLoader)#"
