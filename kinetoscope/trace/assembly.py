@@ -170,6 +170,8 @@ def _activities(
                 launch,
                 op or owners.op_around(launch),
                 None if args.collective is None else _collective(args),
+                args.graph_id or None,
+                args.graph_node_id or None,
             )
         )
     return tuple(activities), [process_of[id(event)] for event, *_ in linked] if known else []
@@ -183,6 +185,11 @@ def _collective(args: Any) -> Collective:
         args.type or "",
         args.group_size,
         args.group or args.group_description or "",
+        args.group_ranks or "",
+        args.sequence,
+        args.comms_id,
+        args.source_rank,
+        args.target_rank,
     )
 
 

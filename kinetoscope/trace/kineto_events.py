@@ -50,6 +50,13 @@ class _GpuArgs(_IdArgs, gc=False):
     group_size: int | None = key(name="Group size", default=None)
     group: str | None = key(name="Process Group Name", default=None)
     group_description: str | None = key(name="Process Group Description", default=None)
+    group_ranks: str | None = key(name="Process Group Ranks", default=None)
+    sequence: int | None = key(name="Seq", default=None)
+    comms_id: int | None = key(name="Comms Id", default=None)
+    source_rank: int | None = key(name="Src Rank", default=None)
+    target_rank: int | None = key(name="Dst Rank", default=None)
+    graph_id: int | None = key(name="graph id", default=None)
+    graph_node_id: int | None = key(name="graph node id", default=None)
 
 
 class _MemoryArgs(Struct, frozen=True, gc=False):

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from kinetoscope.trace.events import Trace, TraceError
+from kinetoscope.trace.events import Collective, Trace, TraceError
 from kinetoscope.trace.kineto import read_trace
 from kinetoscope.trace.queries import (
     busy_us,
@@ -133,6 +133,16 @@ class TestWhatIsRead:
         assert (first.shared_memory_bytes, first.moved_bytes, first.occupancy_percent) == (164308, None, 19.0)
         assert (copy.kind, copy.moved_bytes, copy.grid) == ("memcpy", 4096, None)
         assert (fill.kind, fill.moved_bytes) == ("memset", 4)
+
+    def test_fields_of_a_collective_and_of_graph_work(self) -> None:
+        group = {"Group size": 2, "dtype": "Float", "Process Group Name": "3", "Process Group Ranks": "[0, 4]"}
+        given = {"Collective name": "send", "In msg nelems": 8, "Out msg nelems": 8, **group, "Seq": 41}
+        given |= {"Comms Id": 2**63 + 7, "Src Rank": 0, "Dst Rank": 4, "graph id": 9, "graph node id": 77}
+        (sent,) = read(kernel("ncclDevKernel_SendRecv", 1, 0, 5, **given)).activities
+        assert sent.collective == Collective("send", 8, 8, "Float", 2, "3", "[0, 4]", 41, 2**63 + 7, 0, 4)
+        assert (sent.graph_id, sent.graph_node_id) == (9, 77)
+        (outside,) = read(kernel("k", 1, 0, 5, **{"graph id": 0, "graph node id": 0})).activities
+        assert (outside.collective, outside.graph_id, outside.graph_node_id) == (None, None, None)
 
     def test_device_is_the_first_of_its_properties(self) -> None:
         trace = read(deviceProperties=[{"id": 0, "name": "NVIDIA H200", "numSms": 132}, {"name": "other"}])
