@@ -11,6 +11,7 @@ from kinetoscope.report.diagnosed import DiagnosedTrace
 from kinetoscope.report.waiting import gpu_busy_us, share
 from kinetoscope.report.work_tables import kernel_times
 from kinetoscope.trace.kernel_names import decode_kernel_name
+from kinetoscope.trace.missing_gpu import Dropped
 from kinetoscope.trace.units import format_value
 
 MOSTLY_IDLE = 0.25
@@ -21,8 +22,19 @@ WHOLE = "the whole trace"
 
 
 def headline(diagnosed: DiagnosedTrace) -> str:
-    """One sentence, in plain text."""
-    return f"{_step(diagnosed)} {_cost(diagnosed)}"
+    """The time of a step, whether kernels are missing, and the largest cost, in plain text."""
+    lost = _lost(diagnosed)
+    if lost and not diagnosed.diagnosis.findings:
+        return f"{_step(diagnosed)} {lost} Record the trace again."
+    return " ".join(filter(None, (_step(diagnosed), lost, _cost(diagnosed))))
+
+
+def _lost(diagnosed: DiagnosedTrace) -> str:
+    """How many kernels are missing, if so many that the GPU's share of a step is wrong; else empty."""
+    dropped = Dropped(diagnosed.summary.launches, diagnosed.summary.launches_without_kernel)
+    if not dropped.is_too_much:
+        return ""
+    return f"The GPU works more than that: {_percent(dropped.share)} of the launches have no kernel in the trace."
 
 
 def _step(diagnosed: DiagnosedTrace) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable
 from contextlib import suppress
@@ -11,6 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
+from kinetoscope.trace.damage import cut_runaways, drop_lost, without_duration
 from kinetoscope.trace.decoding import KeptEvents
 from kinetoscope.trace.events import (
     Collective,
@@ -32,11 +34,13 @@ from kinetoscope.trace.steps import find_steps
 
 E = TypeVar("E", bound=AnyEvent)
 CLOCK_NOISE_US = 0.002  # a timestamp is printed in ns but read as a float64, which may move it by 1 ns
+_DIGITS = re.compile(r"[0-9]{1,9}")
 _YEAR_2100_NS = 4_102_444_800_000_000_000
 
 
 def assemble(kept: KeptEvents, metadata: Metadata, *, is_cut: bool = False) -> Trace:
     """Build the trace of a file; empties the lists of `kept` as it goes, which saves memory."""
+    lost = drop_lost(kept, lambda time: Clock.of(time, metadata.base_ns).per_us)
     clock = Clock.of(kept.first_us(), metadata.base_ns)
     processes, threads = Processes(kept), _Threads()
     cpu_ops = _cpu_ops(kept.ops, clock, threads)
@@ -44,6 +48,7 @@ def assemble(kept: KeptEvents, metadata: Metadata, *, is_cut: bool = False) -> T
     process_of = {thread: processes.of(pid) for (pid, _), thread in threads.items()} if processes.names else {}
     owners = Owners(cpu_ops, calls, process_of)
     activities, activity_processes = _activities(kept.activities, clock, owners, processes)
+    activities, runaways = cut_runaways(activities, calls, activity_processes)
     gpu_annotations = _spans(kept.gpu_annotations, clock)
     found = find_steps(cpu_ops, calls, activities, gpu_annotations, process_of, activity_processes)
     device = metadata.device(most_used(activity.device for activity in activities))
@@ -67,6 +72,7 @@ def assemble(kept: KeptEvents, metadata: Metadata, *, is_cut: bool = False) -> T
         processes=processes.names,
         is_cut=is_cut,
         unreadable=kept.unreadable,
+        damaged=(*lost, *runaways, *without_duration(kept.without_duration)),
         unread=tuple(kept.unread.most_common()),
     )
 
@@ -217,10 +223,11 @@ def _spans(events: list[Event], clock: Clock) -> tuple[Span, ...]:
 
 
 def _number(value: object) -> int:
-    try:
+    """The number of a process or thread: 7 of `7`, `"7"` and `"stream 7"`; 0 without one."""
+    with suppress(msgspec.ValidationError):
         return msgspec.convert(value, int, strict=False)
-    except msgspec.ValidationError:
-        return 0
+    digits = _DIGITS.search(value) if isinstance(value, str) else None
+    return int(digits[0]) if digits else 0
 
 
 class _Threads(dict[tuple[object, object], str]):

@@ -71,14 +71,19 @@ class KeptEvents:
     """Complete events of categories that are not read."""
     unreadable: int = 0
     """Events that are damaged or lack a time."""
+    without_duration: Counter[str] = field(default_factory=Counter)
+    """Names of complete events whose duration is negative or no number."""
     seen: int = 0
+
+    def lists(self) -> tuple[list[Any], ...]:
+        """The lists of events with a time."""
+        return (
+            self.ops, self.calls, self.activities, self.functions, self.memory, self.overheads, self.gpu_annotations,
+        )  # fmt: skip
 
     def first_us(self) -> float | int:
         """The earliest time; 0 without an event."""
-        lists: tuple[list[Any], ...] = (
-            self.ops, self.calls, self.activities, self.functions, self.memory, self.overheads, self.gpu_annotations,
-        )  # fmt: skip
-        return min((event.ts for events in lists for event in events), default=0)
+        return min((event.ts for events in self.lists() for event in events), default=0)
 
 
 class EventDecoder:
@@ -155,7 +160,10 @@ class EventDecoder:
             return None
         if head.ph != kind.phase:
             return None
-        return kind(**_readable(text, kind))
+        fields = _readable(text, kind)
+        if kind.phase == "X" and "dur" not in fields and b'"dur"' in bytes(text):
+            self.kept.without_duration[fields.get("name", "")] += 1
+        return kind(**fields)
 
     def _label(self, head: _Head) -> None:
         with suppress(*JSON_ERRORS):

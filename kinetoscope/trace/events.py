@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeVar
 from msgspec import Struct
 
 from kinetoscope.trace.errors import TraceError as TraceError
+from kinetoscope.trace.units import format_value
 
 S = TypeVar("S", bound="Span")
 Triple = tuple[int, int, int]
@@ -128,6 +129,38 @@ class Uncounted(Struct, frozen=True):
     activities: tuple[GpuActivity, ...]
 
 
+class DamagedEvent(Struct, frozen=True):
+    """An event with an impossible time."""
+
+    name: str
+    recorded_us: float | None = None  # its duration in the file, if it is cut
+    at_most_us: float | None = None  # the duration that counts; None if the event is left out
+
+
+class Damage(Struct, frozen=True):
+    """The events of a file with impossible times, for one reason, and what the reader did with them."""
+
+    reason: str
+    done: str
+    count: int
+    events: tuple[DamagedEvent, ...]  # the longest, or one of each name, at most 10
+
+    @property
+    def text(self) -> str:
+        """A sentence with the names of three events."""
+        shown = ", ".join(_damaged_text(event) for event in self.events[:3])
+        plural, more = "s" * (self.count != 1), ", ..." * (len(self.events) > 3)
+        return f"damaged: {self.count:,} event{plural} {self.reason}, {self.done}: {shown}{more}"
+
+
+def _damaged_text(event: DamagedEvent) -> str:
+    name = event.name[:80]
+    if event.recorded_us is None:
+        return name
+    recorded, at_most = format_value(event.recorded_us, "us"), format_value(event.at_most_us or 0.0, "us")
+    return f"{name} ({recorded} recorded, at most {at_most})"
+
+
 class Step(Struct, frozen=True, gc=False):
     """A step: ops and CUDA calls that start in it, on any CPU thread, and the GPU work it launched.
 
@@ -193,6 +226,7 @@ class Trace(Struct, frozen=True):
     processes: tuple[str, ...] = ()  # "rank 0", "rank 1" where several ranks were merged into the file
     is_cut: bool = False  # the file ends in the middle; complete events are here
     unreadable: int = 0  # events that are damaged or lack a time, and are left out
+    damaged: tuple[Damage, ...] = ()  # events with impossible times
     unread: tuple[tuple[str, int], ...] = ()  # categories of complete events that are not read, with their number
 
 

@@ -76,7 +76,7 @@ class Event(Struct, gc=False, tag_field="cat", tag=""):
     pid: int | float | str | None = None
     tid: int | float | str | None = None
     ts: int | float = math.nan  # an integer stays one: nanoseconds since 1970 do not fit into a float
-    dur: Annotated[float, Meta(le=1e15)] = 0.0
+    dur: Annotated[float, Meta(ge=0, le=1e15)] = 0.0
 
 
 class Op(Event, gc=False, tag="cpu_op"):

@@ -13,9 +13,9 @@ import msgspec
 from msgspec import Struct
 
 from kinetoscope.trace.averages import key_averages
-from kinetoscope.trace.events import GpuActivity, Step, Trace, Triple
+from kinetoscope.trace.events import Damage, GpuActivity, Step, Trace, Triple
 from kinetoscope.trace.metadata import Metadata, device_name
-from kinetoscope.trace.missing_gpu import why_no_kernels
+from kinetoscope.trace.missing_gpu import Dropped, dropped_kernels, why_no_kernels
 from kinetoscope.trace.queries import (
     busy_us,
     by_device,
@@ -104,6 +104,9 @@ class Summary(Struct, frozen=True, kw_only=True):
     devices: tuple[DeviceSummary, ...]  # empty where all work is on one GPU
     processes: tuple[str, ...]  # empty where the file is of one process
     is_cut: bool
+    launches: int = 0  # of kernels, in the whole trace, without those captured into a CUDA graph
+    launches_without_kernel: int = 0
+    damaged: tuple[Damage, ...] = ()  # events with impossible times, and what was done with them
     notes: tuple[str, ...]  # for readers of these numbers
     kernels: tuple[KernelSummary, ...]
     operators: tuple[OperatorSummary, ...] = ()  # by their own CPU time, where the trace has no GPU work
@@ -115,6 +118,7 @@ def summarize(trace: Trace) -> Summary:
     by_step = [step.activities for step in trace.steps]
     kinds = [Counter(map(attrgetter("kind"), activities)) for activities in by_step]
     busy = _mean(map(busy_us, by_step))
+    dropped = dropped_kernels(trace) or Dropped(0)
 
     def mean(of: Callable[[Step], float]) -> float:
         return round(_mean(map(of, trace.steps)), 3)
@@ -146,7 +150,10 @@ def summarize(trace: Trace) -> Summary:
         devices=_devices(trace),
         processes=trace.processes,
         is_cut=trace.is_cut,
-        notes=tuple(_notes(trace)),
+        launches=dropped.launches,
+        launches_without_kernel=dropped.without_kernel,
+        damaged=trace.damaged,
+        notes=tuple(_notes(trace, dropped)),
         kernels=_kernels(trace),
         operators=() if trace.activities else _operators(trace),
     )
@@ -167,11 +174,18 @@ def _devices(trace: Trace) -> tuple[DeviceSummary, ...]:
     return tuple(found)
 
 
-def _notes(trace: Trace) -> Iterator[str]:
+def _notes(trace: Trace, dropped: Dropped) -> Iterator[str]:
     if trace.is_cut:
         yield "the file is cut off or damaged; the numbers are of the events before that"
     if trace.unreadable:
         yield f"{trace.unreadable:,} events are damaged or have no time and are left out"
+    for damage in trace.damaged:
+        yield damage.text
+    if dropped.is_too_much:
+        yield (
+            f"{dropped.without_kernel:,} of {dropped.launches:,} launches ({dropped.share:.0%}) have no kernel in the "
+            "trace: the GPU's busy time and the counts of kernels are too low; the command doctor names the cure"
+        )
     if trace.processes:
         shown = ", ".join(trace.processes[:8]) + (", ..." if len(trace.processes) > 8 else "")
         yield f"{len(trace.processes)} processes are merged in this file ({shown}): each has steps of its own"

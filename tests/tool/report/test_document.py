@@ -65,6 +65,15 @@ def test_headline_without() -> None:
     )
 
 
+def test_headline_of_a_trace_that_lost_kernels() -> None:
+    """Two of four launches; a finding is told all the same."""
+    trace = traced(launch(70, 16), launch(71, 116))
+    lost = "A step takes 100 µs and the GPU works 45 % of it. The GPU works more than that: 50 % of the launches have"
+    assert headline(diagnosed(trace)) == f"{lost} no kernel in the trace. Record the trace again."
+    assert headline(diagnosed(trace, SYNC)).startswith(f"{lost} no kernel in the trace. Waits: mending it saves")
+    assert "2 of 4 launches (50%) have no kernel in the trace: the GPU's busy time" in page(trace).text
+
+
 def test_a_gpu_that_is_idle_without_a_known_fault() -> None:
     trace = read_trace(
         trace_bytes(step(1, 0, 1000), op("aten::mm", 10, 20), launch(1, 15), kernel("gemm", 1, 20, 10), op("x", 990, 5))
