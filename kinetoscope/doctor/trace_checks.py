@@ -19,7 +19,8 @@ from kinetoscope.doctor.step_checks import (
     check_warm_up,
 )
 from kinetoscope.trace.events import Trace
-from kinetoscope.trace.missing_gpu import dropped_kernels, launch_calls
+from kinetoscope.trace.foreign import foreign_text, is_foreign
+from kinetoscope.trace.missing_gpu import counter_ranges, dropped_kernels, launch_calls
 from kinetoscope.trace.text import shortened
 from kinetoscope.trace.units import format_value
 
@@ -71,7 +72,7 @@ def check_unread(trace: Trace) -> Check | None:
         problems.append(f"{trace.unreadable:,} events are damaged or lack a time, and are left out")
         cures.append("copy it again, or record it again")
     if trace.unread:
-        several = ", ".join(f"{count:,} of {shortened(category)}" for category, count in trace.unread[:4])
+        several = ", ".join(f"{count:,} of {shortened(category) or 'none'}" for category, count in trace.unread[:4])
         problems.append(f"events of other categories are left out: {several}{', ...' * (len(trace.unread) > 4)}")
     if not problems:
         return None
@@ -95,6 +96,12 @@ def check_gpu_events(trace: Trace) -> Check:
     if kinds["kernel"]:
         seen = ", ".join(f"{kinds[kind]:,} {kind}{'s' * (kinds[kind] != 1)}" for kind in kinds)
         return Check("GPU events", "ok", seen, sources=MISSING_EVENTS)
+    if is_foreign(trace):
+        seen, _, reader = foreign_text(trace).partition("; ")
+        return Check("format", "failed", seen, reader)
+    if ranges := counter_ranges(trace):
+        seen = f"no kernel: CUPTI measured {ranges:,} ranges with counters instead of recording activities"
+        return Check("GPU events", "failed", seen, "leave out profiler_metrics of experimental_config", MISSING_EVENTS)
     launches = len(launch_calls(trace))
     if launches:
         seen = f"no kernel, though {launches:,} launches were recorded: the GPU's side was not delivered"

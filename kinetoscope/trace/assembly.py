@@ -25,6 +25,7 @@ from kinetoscope.trace.events import (
     Span,
     Trace,
 )
+from kinetoscope.trace.foreign import name_origin
 from kinetoscope.trace.json_events import JSON_ERRORS
 from kinetoscope.trace.kineto_events import Annotation, AnyEvent, Event, Instant, Kernel, Op, RuntimeCall
 from kinetoscope.trace.linking import Owners
@@ -74,6 +75,7 @@ def assemble(kept: KeptEvents, metadata: Metadata, *, is_cut: bool = False) -> T
         unreadable=kept.unreadable,
         damaged=(*lost, *runaways, *without_duration(kept.without_duration)),
         unread=tuple(kept.unread.most_common()),
+        origin=name_origin(kept.unread, kept.labels.values(), metadata.members) if kept.unread else "",
     )
 
 

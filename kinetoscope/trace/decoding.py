@@ -49,6 +49,9 @@ class _Head(Struct, gc=False):
 _HEAD: msgspec.json.Decoder[_Head] = msgspec.json.Decoder(_Head)
 _NO_NUMBER = re.compile(rb"(?<=[:,\[])\s*-?(?:nan|inf(?:inity)?)(?=\s*[,}\]])", re.IGNORECASE)
 MAX_RUNS = 1000
+MAX_LABELS = 10_000
+NO_OBJECT = "no object"
+"""The category of what is no event at all."""
 _LATEST = 1e19
 
 
@@ -68,7 +71,7 @@ class KeptEvents:
     runs: list[tuple[object, int]] = field(default_factory=list)
     """Host process of each run of CPU events in the file, and how many GPU activities came before."""
     unread: Counter[str] = field(default_factory=Counter)
-    """Complete events of categories that are not read."""
+    """Events of categories that are not read, or without a category."""
     unreadable: int = 0
     """Events that are damaged or lack a time."""
     without_duration: Counter[str] = field(default_factory=Counter)
@@ -144,6 +147,7 @@ class EventDecoder:
             head = _HEAD.decode(text)
         except JSON_ERRORS:
             if not bytes(text).startswith(b"{"):
+                self.kept.unread[NO_OBJECT] += 1
                 return None
             repaired = None if is_repaired else _repaired(bytes(text))
             if repaired is None:
@@ -154,16 +158,20 @@ class EventDecoder:
             self._label(head)
         category = "cpu_instant_event" if head.cat is None and head.name == "[memory]" else head.cat
         kind = KEPT.get(category) if isinstance(category, str) else None
-        if kind is None:
-            if head.ph == "X" and isinstance(category, str):
-                self.kept.unread[category] += 1
-            return None
-        if head.ph != kind.phase:
+        if kind is None or head.ph != kind.phase:
+            if head.ph in ("X", "B"):
+                self._pass_over(head, category if isinstance(category, str) else "")
             return None
         fields = _readable(text, kind)
         if kind.phase == "X" and "dur" not in fields and b'"dur"' in bytes(text):
             self.kept.without_duration[fields.get("name", "")] += 1
         return kind(**fields)
+
+    def _pass_over(self, head: _Head, category: str) -> None:
+        """Count an event that is not read; what begins and ends in two events (B and E) is one."""
+        self.kept.unread[category if head.ph == "X" else f"{category} in B and E events".strip()] += 1
+        if isinstance(head.pid, str) and len(self.kept.labels) < MAX_LABELS:
+            self.kept.labels.setdefault(head.pid, head.pid[:200])
 
     def _label(self, head: _Head) -> None:
         with suppress(*JSON_ERRORS):

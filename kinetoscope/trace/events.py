@@ -227,7 +227,8 @@ class Trace(Struct, frozen=True):
     is_cut: bool = False  # the file ends in the middle; complete events are here
     unreadable: int = 0  # events that are damaged or lack a time, and are left out
     damaged: tuple[Damage, ...] = ()  # events with impossible times
-    unread: tuple[tuple[str, int], ...] = ()  # categories of complete events that are not read, with their number
+    unread: tuple[tuple[str, int], ...] = ()  # categories of events that are not read, empty if none, with their number
+    origin: str = ""  # if no event is read: the profiler that wrote the file, and what reads it
 
 
 def starting_in(spans: Sequence[S], start_us: float, end_us: float) -> Sequence[S]:

@@ -21,6 +21,11 @@ _DOCTOR = "the command doctor names the cause on the machine that recorded"
 
 def why_no_kernels(trace: Trace) -> str:
     """A sentence for a trace without kernels: the likely reasons, and what to check."""
+    if ranges := counter_ranges(trace):
+        return (
+            f"no GPU kernels: CUPTI measured {ranges:,} ranges with counters (cuda_profiler_range) instead of "
+            "recording activities; record again without profiler_metrics of experimental_config"
+        )
     launches = sum(is_launch(call.name) for call in trace.calls)
     if launches:
         return (
@@ -52,6 +57,11 @@ def is_launch(call_name: str) -> bool:
     if not call_name.startswith(("cu", "hip")):
         return False
     return "GraphLaunch" in call_name or ("Launch" in call_name and "Kernel" in call_name)
+
+
+def counter_ranges(trace: Trace) -> int:
+    """How many ranges CUPTI's range profiler measured, which records counters and no kernels."""
+    return dict(trace.unread).get("cuda_profiler_range", 0)
 
 
 class Dropped(Struct, frozen=True):

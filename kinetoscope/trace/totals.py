@@ -15,7 +15,7 @@ from msgspec import Struct
 from kinetoscope.trace.averages import key_averages
 from kinetoscope.trace.events import Damage, GpuActivity, Step, Trace, Triple
 from kinetoscope.trace.metadata import Metadata, device_name
-from kinetoscope.trace.missing_gpu import Dropped, dropped_kernels, why_no_kernels
+from kinetoscope.trace.missing_gpu import Dropped, counter_ranges, dropped_kernels, why_no_kernels
 from kinetoscope.trace.queries import (
     busy_us,
     by_device,
@@ -192,8 +192,8 @@ def _notes(trace: Trace, dropped: Dropped) -> Iterator[str]:
     if not any(activity.kind == "kernel" for activity in trace.activities):
         yield why_no_kernels(trace)
     if not trace.activities:
-        for category, count in trace.unread:
-            yield f"{count:,} {category[:80]} events are of a kind that is not read"
+        for category, count in () if counter_ranges(trace) else trace.unread:
+            yield f"{count:,} {category[:80] or 'other'} events are of a kind that is not read"
 
 
 def _operators(trace: Trace) -> tuple[OperatorSummary, ...]:

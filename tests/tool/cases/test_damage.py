@@ -9,6 +9,7 @@ import pytest
 
 from kinetoscope.report.diagnosed import read_diagnosed
 from kinetoscope.report.headline import headline
+from kinetoscope.trace.events import TraceError
 from kinetoscope.trace.kineto import read_trace
 from kinetoscope.trace.totals import summarize
 from tests.tool.trace.public import PROJECT
@@ -46,3 +47,12 @@ def test_a_report_of_dropped_kernels() -> None:
     assert any(note.startswith("20 of 80 launches (25%) have no kernel in the trace") for note in summary.notes)
     assert "25 % of the launches have no kernel" in headline(diagnosed)
     assert "No fault was found" not in headline(diagnosed)
+
+
+def test_events_without_a_category() -> None:
+    trace, expected = read_trace(CASES / "ascend.json"), right("k13_events_without_category")
+    with pytest.raises(TraceError) as raised:
+        summarize(trace)
+    message = str(raised.value)
+    assert message.startswith(f"{expected['events']} events, none with a category that is read: a trace of Ascend's")
+    assert "schedule" not in message
