@@ -6,7 +6,6 @@ import importlib
 import os
 from pathlib import Path
 
-from snippets.lab.cache import once
 from snippets.lab.experiment.description import Experiment
 from snippets.lab.experiment.errors import ExperimentError, UnknownName, nearest
 
@@ -27,7 +26,6 @@ def _has_experiments(folder: str) -> bool:
     return any(os.path.isfile(f"{folder}/experiments{end}") for end in (".py", "/__init__.py"))
 
 
-@once
 def experiments(chapter: str, package: str = "snippets") -> tuple[Experiment, ...]:
     """All experiments of a chapter, in the order in which `EXPERIMENTS` lists them."""
     if chapter not in chapters(package):
