@@ -17,6 +17,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from kinetoscope.trace.communication import is_collective
 from kinetoscope.trace.decoding import KeptEvents
 from kinetoscope.trace.events import CudaCall, Damage, DamagedEvent, GpuActivity
 from kinetoscope.trace.kineto_events import Kernel
@@ -220,7 +221,7 @@ def _exceptions(
 
     def is_exception(index: int) -> bool:
         name, us = activities[index].name, activities[index].duration_us
-        is_rare = suspected[name] <= RARE * counts[name] and "ccl" not in name.lower()
+        is_rare = suspected[name] <= RARE * counts[name] and not is_collective(activities[index])
         return us > span_us or (is_rare and us > RUNAWAY * longest[name] > 0)
 
     return is_exception

@@ -21,6 +21,8 @@ from kinetoscope.trace.kineto_events import (
     KEPT,
     NAMED,
     Annotation,
+    CollectiveArgs,
+    Communication,
     DriverCall,
     Event,
     Function,
@@ -52,6 +54,8 @@ MAX_RUNS = 1000
 MAX_LABELS = 10_000
 NO_OBJECT = "no object"
 """The category of what is no event at all."""
+PARAM_COMMS = "record_param_comms"
+"""The operator of PyTorch's process groups whose arguments describe a collective."""
 _LATEST = 1e19
 
 
@@ -124,9 +128,11 @@ class EventDecoder:
                 kept.unreadable += 1
                 continue
             event.name = names.setdefault(event.name, event.name)
-            events.append(event)
             if events is kept.ops:
                 self._detach(event.args)
+                if event.name == PARAM_COMMS:
+                    event = _communication(event, text)
+            events.append(event)
             if event.pid != process and (events is kept.ops or events is kept.calls) and len(kept.runs) < MAX_RUNS:
                 process = event.pid
                 kept.runs.append((process, len(kept.activities)))
@@ -179,6 +185,14 @@ class EventDecoder:
             text = given.get("name") or given.get("labels") or ""
             if isinstance(head.pid, (int, float, str)):
                 self.kept.labels[head.pid] = f"{self.kept.labels.get(head.pid, '')} {text}"[:200]
+
+
+def _communication(event: Op, text: Raw | bytes) -> Op:
+    """The event with the arguments of its collective; unchanged if they cannot be read."""
+    with suppress(*JSON_ERRORS):
+        args = CollectiveArgs(**_readable(_HEAD.decode(text).args, CollectiveArgs))
+        return Communication(event.ph, event.name, event.pid, event.tid, event.ts, event.dur, event.args, args)
+    return event
 
 
 def _repaired(text: bytes) -> bytes | None:

@@ -73,11 +73,10 @@ class Collective(Struct, frozen=True, gc=False):
     type: str = ""
     group_size: int | None = None
     group: str = ""  # the process group's name or description
-    group_ranks: str = ""  # as the profiler writes them: "[0, 1, 2, 3]"; long lists are abbreviated
-    sequence: int | None = None  # counts the collectives of the group
+    ranks: tuple[int, ...] = ()  # the members of the group in the whole job; () if the trace does not tell
+    sequence: int | None = None  # number of the collective in its group
+    peer: int | None = None  # of a send or a receive: the other rank in the whole job
     comms_id: int | None = None  # the same on all ranks of one collective
-    source_rank: int | None = None  # of a receive
-    target_rank: int | None = None  # of a send
 
 
 class GpuActivity(Span, frozen=True, gc=False):
@@ -96,7 +95,7 @@ class GpuActivity(Span, frozen=True, gc=False):
     occupancy_percent: float | None = None
     launch: CudaCall | None = None  # the call that put it on the GPU; one cudaGraphLaunch may launch many
     op: CpuOp | None = None  # the op with its external id, else the innermost op around its launch
-    collective: Collective | None = None  # of a kernel of NCCL or RCCL, if the trace has it
+    collective: Collective | None = None  # of a kernel that communicates, from its arguments or its operators
     graph_id: int | None = None  # of work in a CUDA graph: the executable graph, and the node in it
     graph_node_id: int | None = None
 

@@ -139,7 +139,7 @@ class TestWhatIsRead:
         given = {"Collective name": "send", "In msg nelems": 8, "Out msg nelems": 8, **group, "Seq": 41}
         given |= {"Comms Id": 2**63 + 7, "Src Rank": 0, "Dst Rank": 4, "graph id": 9, "graph node id": 77}
         (sent,) = read(kernel("ncclDevKernel_SendRecv", 1, 0, 5, **given)).activities
-        assert sent.collective == Collective("send", 8, 8, "Float", 2, "3", "[0, 4]", 41, 2**63 + 7, 0, 4)
+        assert sent.collective == Collective("send", 8, 8, "Float", 2, "3", (0, 4), 41, 4, 2**63 + 7)
         assert (sent.graph_id, sent.graph_node_id) == (9, 77)
         (outside,) = read(kernel("k", 1, 0, 5, **{"graph id": 0, "graph node id": 0})).activities
         assert (outside.collective, outside.graph_id, outside.graph_node_id) == (None, None, None)
