@@ -9,6 +9,7 @@ waiting.py      who waits for whom: when CPU and GPU work
 cpu_time.py     the CPU's time, if there is no GPU work
 timeline.py     the median step as a drawing
 work_tables.py  tables of kernels, operators and collectives
+device_rows.py  tables of waits for streams and of counters
 places.py       GPU time by module and by source line
 memory.py       allocated memory over time
 counted.py      what was counted, and how the report was made

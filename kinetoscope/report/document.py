@@ -11,6 +11,7 @@ from importlib.resources import files
 from kinetoscope.html import Html
 from kinetoscope.report.counted import counted_html, made_html
 from kinetoscope.report.cpu_time import cpu_time_html
+from kinetoscope.report.device_rows import counters_html, stream_waits_html
 from kinetoscope.report.diagnosed import DiagnosedTrace
 from kinetoscope.report.findings import evidence_anchors, findings_html, unknown_html
 from kinetoscope.report.headline import headline, tiles_html
@@ -88,18 +89,24 @@ def _sections(diagnosed: DiagnosedTrace) -> Iterator[tuple[str, str, str]]:
     yield "diagnosis", "Diagnosis", findings_html(diagnosed, anchors, drawn)
     yield "cannot-tell", "What this trace cannot tell", unknown_html(diagnosed)
     if diagnosed.has_gpu:
-        yield "waiting", "Who waits for whom", waiting_html(diagnosed.waits, len(facts.steps)) + gaps_html(facts)
+        yield "waiting", "Who waits for whom", _waiting(diagnosed)
     else:
         yield "cpu-time", "What the CPU does", cpu_time_html(facts)
     yield "timeline", "Timeline of a step", Html(drawing + _perfetto(diagnosed))
     if diagnosed.has_gpu:
         yield "kernels", "Kernels", kernels_html(trace)
     yield "collectives", "Collectives", collectives_html(trace, diagnosed.summary)
+    yield "counters", "Counters", counters_html(diagnosed.summary)
     yield "operators", "Operators", operators_html(trace)
     yield "places", "Modules and source lines", places_html(trace)
     yield "memory", "Memory", memory_html(trace)
     yield "counted", "What was counted", counted_html(diagnosed)
     yield "made", "How this report was made", made_html(diagnosed)
+
+
+def _waiting(diagnosed: DiagnosedTrace) -> Html:
+    parts = waiting_html(diagnosed.waits, len(diagnosed.facts.steps))
+    return Html(parts + gaps_html(diagnosed.facts) + stream_waits_html(diagnosed.summary))
 
 
 def _perfetto(diagnosed: DiagnosedTrace) -> str:

@@ -9,6 +9,7 @@ kineto_events.py   the event fields that kinetoscope uses
 decoding.py        decodes events one by one
 metadata.py        the trace's GPUs and rank
 damage.py          finds impossible times, and leaves events out or cuts them
+device_rows.py     waits for streams and counters, which some profilers record
 foreign.py         names files and events of other tools
 assembly.py        builds a trace: nesting, launches with linking.py, merged ranks with processes.py
 steps.py           finds the steps by the marks of marks.py, and the work outside all steps

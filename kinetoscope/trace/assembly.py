@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from kinetoscope.trace.damage import cut_runaways, drop_lost, without_duration
 from kinetoscope.trace.decoding import KeptEvents
+from kinetoscope.trace.device_rows import counter_samples, stream_waits
 from kinetoscope.trace.events import (
     Collective,
     CpuOp,
@@ -70,6 +71,8 @@ def assemble(kept: KeptEvents, metadata: Metadata, *, is_cut: bool = False) -> T
         devices=metadata.devices,
         functions=_functions(kept.functions, clock, threads),
         memory=_memory(kept.memory, clock),
+        stream_waits=stream_waits(clock.timed(kept.waits)),
+        counters=counter_samples(kept.counters, clock.start_us),
         rank=metadata.rank,
         world_size=metadata.world_size,
         processes=processes.names,

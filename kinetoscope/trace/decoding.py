@@ -35,6 +35,8 @@ from kinetoscope.trace.kineto_events import (
     OpArgs,
     Overhead,
     RuntimeCall,
+    Samples,
+    Wait,
 )
 
 
@@ -70,6 +72,8 @@ class KeptEvents:
     memory: list[Instant] = field(default_factory=list)
     overheads: list[Event] = field(default_factory=list)
     gpu_annotations: list[Event] = field(default_factory=list)
+    waits: list[Wait] = field(default_factory=list)
+    counters: list[Samples] = field(default_factory=list)
     labels: dict[object, str] = field(default_factory=dict)
     """Process -> its names and labels, from the file's metadata."""
     runs: list[tuple[object, int]] = field(default_factory=list)
@@ -86,6 +90,7 @@ class KeptEvents:
         """The lists of events with a time."""
         return (
             self.ops, self.calls, self.activities, self.functions, self.memory, self.overheads, self.gpu_annotations,
+            self.waits, self.counters,
         )  # fmt: skip
 
     def first_us(self) -> float | int:
@@ -104,6 +109,7 @@ class EventDecoder:
             Op: kept.ops, Annotation: kept.ops, RuntimeCall: kept.calls, DriverCall: kept.calls,
             Kernel: kept.activities, Memcpy: kept.activities, Memset: kept.activities, Function: kept.functions,
             Instant: kept.memory, Overhead: kept.overheads, GpuAnnotation: kept.gpu_annotations,
+            Wait: kept.waits, Samples: kept.counters,
         }  # fmt: skip
         self._list_of = {
             kind: next(lists[base] for base in kind.__mro__ if base in lists) for kind in (*KEPT.values(), *NAMED)
@@ -163,6 +169,8 @@ class EventDecoder:
         if head.ph == "M" and head.name in ("process_name", "process_labels"):
             self._label(head)
         category = "cpu_instant_event" if head.cat is None and head.name == "[memory]" else head.cat
+        if head.ph == Samples.phase:
+            category = "hardware_counters"  # other tools' counters have no category
         kind = KEPT.get(category) if isinstance(category, str) else None
         if kind is None or head.ph != kind.phase:
             if head.ph in ("X", "B"):

@@ -111,6 +111,26 @@ class PythonFunction(Span, frozen=True, gc=False):
     thread: str
 
 
+class StreamWait(Span, frozen=True, gc=False):
+    """A wait: `Stream Sync`, `Event Sync` and `Context Sync` of the CPU, `Stream Wait Event` of a stream.
+
+    It is no work of a GPU. The profiler records it with `enable_cuda_sync_events` of `experimental_config`.
+    """
+
+    correlation: int
+    stream: int | None = None  # the stream that the CPU waits for, or the stream that waits
+    waited_stream: int | None = None  # the stream that recorded the event
+
+
+class CounterSample(Struct, frozen=True, gc=False):
+    """A counter's value at a time: of the GPU's hardware, or of another tool."""
+
+    name: str
+    process: str  # "GPU 0 Counters"
+    at_us: float
+    value: float
+
+
 class MemoryEvent(Struct, frozen=True, gc=False):
     """An allocation or a release, recorded with `profile_memory`."""
 
@@ -220,6 +240,8 @@ class Trace(Struct, frozen=True):
     devices: tuple[dict[str, Any], ...] = ()  # `deviceProperties`, one for each GPU
     functions: tuple[PythonFunction, ...] = ()
     memory: tuple[MemoryEvent, ...] = ()
+    stream_waits: tuple[StreamWait, ...] = ()
+    counters: tuple[CounterSample, ...] = ()
     rank: int | None = None
     world_size: int | None = None
     processes: tuple[str, ...] = ()  # "rank 0", "rank 1" where several ranks were merged into the file

@@ -24,6 +24,7 @@ is what repeats: an annotation, a CUDA graph replay, a batch of a DataLoader, el
 COLUMNS = 100
 _OP_COLUMNS = 24
 _MOST_OPERATORS = 12
+_MOST_ROWS = 8
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -89,6 +90,13 @@ def _more_lines(summary: Summary) -> Iterator[str]:
             f"collectives        {summary.collectives_us_per_step:,.3f} us per step, "
             f"{summary.exposed_collectives_us_per_step:,.3f} us of it while no other kernel ran"
         )
+    for wait in summary.stream_waits[:_MOST_ROWS]:
+        stream = "" if wait.stream is None else f" of stream {wait.stream}"
+        event = "" if wait.waited_stream is None else f" for an event of stream {wait.waited_stream}"
+        yield f"{'waits':<18} {_shortened(wait.kind, 40)}{stream}{event}: {wait.calls:,} in {wait.total_us:,.3f} us"
+    for counter in summary.counters[:_MOST_ROWS]:
+        name = _shortened(f"{counter.process}: {counter.name}", 40)
+        yield f"{'counter':<18} {name}: mean {counter.mean:,.6g}, at most {counter.maximum:,.6g}"
     for each in summary.devices:
         yield (
             f"{'GPU ' + str(each.device):<18} {each.kernels_per_step} kernels, "

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from kinetoscope.trace.averages import key_averages
 from kinetoscope.trace.communication import collectives, exposed_collectives_us
+from kinetoscope.trace.device_rows import CounterSummary, WaitSummary, summarize_counters, summarize_waits
 from kinetoscope.trace.events import Damage, GpuActivity, Step, Trace, Triple
 from kinetoscope.trace.metadata import Metadata, device_name
 from kinetoscope.trace.missing_gpu import Dropped, counter_ranges, dropped_kernels, why_no_kernels
@@ -103,6 +104,8 @@ class Summary(Struct, frozen=True, kw_only=True):
     devices: tuple[DeviceSummary, ...]  # empty where all work is on one GPU
     processes: tuple[str, ...]  # empty where the file is of one process
     is_cut: bool
+    stream_waits: tuple[WaitSummary, ...] = ()
+    counters: tuple[CounterSummary, ...] = ()
     launches: int = 0  # of kernels, in the whole trace, without those captured into a CUDA graph
     launches_without_kernel: int = 0
     damaged: tuple[Damage, ...] = ()  # events with impossible times, and what was done with them
@@ -149,6 +152,8 @@ def summarize(trace: Trace) -> Summary:
         devices=_devices(trace),
         processes=trace.processes,
         is_cut=trace.is_cut,
+        stream_waits=summarize_waits(trace),
+        counters=summarize_counters(trace),
         launches=dropped.launches,
         launches_without_kernel=dropped.without_kernel,
         damaged=trace.damaged,
