@@ -1,8 +1,8 @@
 """Find events whose recorded times cannot be. Records without a possible time are left out, durations are cut.
 
-Lost records have time 0 beside times of today, or one that is days away from all others (pytorch/kineto#109). Runaway
-durations reach over events that ran later on the same stream (AMD-AGI/TraceLens#669, AMD-AGI/Hyperloom#1116), or past a
-call that waited for the whole GPU.
+Lost records have time 0 beside times of today, or one that is days away from all others (pytorch/kineto#109, and CUPTI
+from CUDA 12.6 Update 2 to 13.0). Runaway durations reach over events that ran later on the same stream
+(AMD-AGI/TraceLens#669, AMD-AGI/Hyperloom#1116), or past a call that waited for the whole GPU.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from kinetoscope.trace.communication import is_collective
 from kinetoscope.trace.decoding import KeptEvents
 from kinetoscope.trace.events import CudaCall, Damage, DamagedEvent, GpuActivity
-from kinetoscope.trace.kineto_events import Kernel
+from kinetoscope.trace.kineto_events import Event, Kernel
 
 LOST = "at time 0, or days away from all other events"
 NO_DURATION = "with a duration that is negative or no number"
@@ -72,7 +72,7 @@ def drop_lost(kept: KeptEvents, ns_per_unit: Callable[[float], int]) -> list[Dam
             return not low <= event.ts <= high
         if low * unit_ns > DAY_NS:
             return True
-        launched = isinstance(event, Kernel) and starts.get(event.args.correlation, 0) * unit_ns > ALONE_NS
+        launched = isinstance(event, Kernel) and starts.get(event.args.correlation or 0, 0) * unit_ns > ALONE_NS
         return is_alone and (launched or not getattr(event, "dur", 0) > 0)
 
     return _drop(kept, lists, is_lost)
@@ -99,15 +99,20 @@ def _drop(kept: KeptEvents, lists: Iterable[list[Any]], is_lost: Callable[[Any],
             kept.runs = [(pid, before - bisect_left(gone, before)) for pid, before in kept.runs]
         dropped = set(gone)
         events[:] = [event for index, event in enumerate(events) if index not in dropped]
-    names = Counter(event.name for event in lost)
-    shown = tuple(DamagedEvent(name) for name, _ in names.most_common(MAX_EVENTS))
+    ids = set(map(id, lost))
+    kept.without_duration = [event for event in kept.without_duration if id(event) not in ids]
+    shown = tuple(DamagedEvent(name) for name in _frequent(lost))
     return [Damage(LOST, "left out", len(lost), shown)] if lost else []
 
 
-def without_duration(names: Counter[str]) -> list[Damage]:
-    """The damage of events whose duration is negative or no number; `names`: how many of each name."""
-    shown = tuple(DamagedEvent(name, None, 0.0) for name, _ in names.most_common(MAX_EVENTS))
-    return [Damage(NO_DURATION, "counted as 0 us", names.total(), shown)] if shown else []
+def without_duration(events: Sequence[Event]) -> list[Damage]:
+    """The damage of events whose duration is negative or no number."""
+    shown = tuple(DamagedEvent(name, None, 0.0) for name in _frequent(events))
+    return [Damage(NO_DURATION, "counted as 0 us", len(events), shown)] if events else []
+
+
+def _frequent(events: Iterable[Any]) -> list[str]:
+    return [name for name, _ in Counter(event.name for event in events).most_common(MAX_EVENTS)]
 
 
 def cut_runaways(

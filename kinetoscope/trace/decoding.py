@@ -82,8 +82,8 @@ class KeptEvents:
     """Events of categories that are not read, or without a category."""
     unreadable: int = 0
     """Events that are damaged or lack a time."""
-    without_duration: Counter[str] = field(default_factory=Counter)
-    """Names of complete events whose duration is negative or no number."""
+    without_duration: list[Event] = field(default_factory=list)
+    """Complete events whose duration is negative or no number."""
     seen: int = 0
 
     def lists(self) -> tuple[list[Any], ...]:
@@ -177,9 +177,10 @@ class EventDecoder:
                 self._pass_over(head, category if isinstance(category, str) else "")
             return None
         fields = _readable(text, kind)
+        event = kind(**fields)
         if kind.phase == "X" and "dur" not in fields and b'"dur"' in bytes(text):
-            self.kept.without_duration[fields.get("name", "")] += 1
-        return kind(**fields)
+            self.kept.without_duration.append(event)
+        return event
 
     def _pass_over(self, head: _Head, category: str) -> None:
         """Count an event that is not read; what begins and ends in two events (B and E) is one."""

@@ -201,6 +201,12 @@ def test_records_far_from_all_others_are_left_out(at: float, time: float, base: 
     assert trace.steps[0].start_us == 0
 
 
+def test_a_lost_record_whose_duration_reaches_from_time_0_is_told_once() -> None:
+    events = work(at=LATE)
+    activity(events, "gemm", 5).update(ts=0, dur=LATE + 500)
+    assert only(read(*events)) == Damage(LOST, "left out", 1, (DamagedEvent("gemm"),))
+
+
 def test_most_records_may_be_lost() -> None:
     events = work(at=LATE)
     for index in range(39):
