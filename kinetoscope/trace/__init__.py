@@ -8,7 +8,8 @@ json_events.py     splits the text into events, without holding it
 kineto_events.py   the event fields that kinetoscope uses
 decoding.py        decodes events one by one
 metadata.py        the trace's GPUs and rank
-damage.py          finds impossible times, and leaves events out or cuts them
+damage.py          leaves out events without a possible time
+runaways.py        cuts durations that reach over later events
 device_rows.py     waits for streams and counters, which some profilers record
 foreign.py         names files and events of other tools
 assembly.py        builds a trace: nesting, launches with linking.py, merged ranks with processes.py

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
-from kinetoscope.trace.damage import cut_runaways, drop_lost, without_duration
+from kinetoscope.trace.damage import drop_lost, without_duration
 from kinetoscope.trace.decoding import KeptEvents
 from kinetoscope.trace.device_rows import counter_samples, stream_waits
 from kinetoscope.trace.events import (
@@ -33,6 +33,7 @@ from kinetoscope.trace.kineto_events import Annotation, AnyEvent, Communication,
 from kinetoscope.trace.linking import Owners
 from kinetoscope.trace.metadata import Metadata, device_name, most_used
 from kinetoscope.trace.processes import Processes
+from kinetoscope.trace.runaways import cut_runaways
 from kinetoscope.trace.steps import find_steps
 
 E = TypeVar("E", bound=AnyEvent)
@@ -43,8 +44,9 @@ _YEAR_2100_NS = 4_102_444_800_000_000_000
 
 def assemble(kept: KeptEvents, metadata: Metadata, *, is_cut: bool = False) -> Trace:
     """Build the trace of a file; empties the lists of `kept` as it goes, which saves memory."""
-    lost = drop_lost(kept, lambda time: Clock.of(time, metadata.base_ns).per_us)
-    clock = Clock.of(kept.first_us(), metadata.base_ns)
+    base_ns = metadata.base_ns
+    lost = drop_lost(kept, lambda time: Clock.of(time, base_ns).per_us, has_base=base_ns > 0)
+    clock = Clock.of(kept.first_us(), base_ns)
     processes, threads = Processes(kept), _Threads()
     stated: dict[int, Collective] = {}
     cpu_ops = _cpu_ops(kept.ops, clock, threads, stated)

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from kinetoscope.trace.damage import LOST, NO_DURATION, OVER_LATER, OVER_WAIT
+from kinetoscope.trace.damage import LOST, NO_DURATION
 from kinetoscope.trace.events import Damage, DamagedEvent, Trace
 from kinetoscope.trace.kineto import read_trace
 from kinetoscope.trace.queries import busy_us
+from kinetoscope.trace.runaways import OVER_LATER, OVER_TRACE, OVER_WAIT
 from kinetoscope.trace.totals import summarize
 from tests.tool.events import Event, kernel, launch, memcpy, op, step, trace_bytes
 
@@ -96,6 +97,14 @@ def test_the_last_event_cannot_end_after_the_gpu_was_waited_for(name: str) -> No
     assert (damage.reason, damage.events) == (OVER_WAIT, (DamagedEvent(name, 900_000.0, 5000 - start),))
 
 
+@pytest.mark.parametrize("wait", [[], [launch(0, 300, 900, name="hipDeviceSynchronize")]])
+def test_the_last_event_is_no_longer_than_the_trace_if_others_of_its_name_are_short(wait: list[Event]) -> None:
+    events = [*work(call="hipLaunchKernel", waits=False), *wait]
+    activity(events, "add", 39)["dur"] = 900_000.0
+    damage = only(read(*events))
+    assert (damage.reason, damage.events) == (OVER_TRACE, (DamagedEvent("add", 900_000.0, 10.0),))
+
+
 def beside(stream: int = 7, *, name: str = "ncclDevKernel_Generic_1", call: str = "hipLaunchKernel") -> list[Event]:
     """A kernel of 3 ms beside 30 pairs, launched with them."""
     return [*work(call=call), launch(999, 2, name=call), kernel(name, 999, 1050, 3000, stream=stream)]
@@ -147,6 +156,14 @@ SOUND = {
     "branches of a graph": replay(12),
     "dependent launch": dependent(),
     "a long last kernel": last_of(20),
+    "a GPU that works on after all calls": [
+        launch(1, 0), launch(2, 5), kernel("short", 1, 10, 4), kernel("long", 2, 14, 90_000),
+    ],
+    "a last collective that waits for another rank": [
+        *work(9, waits=False),
+        *(kernel("ncclDevKernel_AllReduce", None, 100 * index, 8, stream=20) for index in range(9)),
+        launch(999, 700), kernel("ncclDevKernel_AllReduce", 999, 1800, 90_000, stream=20),
+    ],
     "no launches": [kernel("k", None, 10.0 * index, 25) for index in range(9)],
     "GPUs of two processes": [{**event, "pid": pid} for pid in (1, 2) for event in work(3)],
     "a pause of ten minutes": [*work(), op("late", 6e8, 5), launch(700, 6e8), kernel("gemm", 700, 6e8 + 9, 80)],
@@ -205,6 +222,13 @@ def test_a_lost_record_whose_duration_reaches_from_time_0_is_told_once() -> None
     events = work(at=LATE)
     activity(events, "gemm", 5).update(ts=0, dur=LATE + 500)
     assert only(read(*events)) == Damage(LOST, "left out", 1, (DamagedEvent("gemm"),))
+
+
+@pytest.mark.parametrize(("base", "is_lost"), [(1_767_189_312_000_000_000, True), (0, False)])
+def test_a_call_at_time_0_is_lost_where_times_have_a_base(base: int, is_lost: bool) -> None:
+    """Without a base, a tool may have moved the first event to 0: a pause of a second follows."""
+    trace = read(launch(700, 0, 4), *work(at=1_000_000.0), baseTimeNanoseconds=base)
+    assert [damage.count for damage in trace.damaged] == [1] * is_lost
 
 
 def test_most_records_may_be_lost() -> None:
