@@ -13,6 +13,7 @@ from kinetoscope.report.counted import counted_html, made_html
 from kinetoscope.report.cpu_time import cpu_time_html
 from kinetoscope.report.diagnosed import DiagnosedTrace
 from kinetoscope.report.findings import evidence_anchors, findings_html, unknown_html
+from kinetoscope.report.gpus import gpus_html
 from kinetoscope.report.headline import headline, tiles_html
 from kinetoscope.report.memory import memory_html
 from kinetoscope.report.places import places_html
@@ -88,7 +89,11 @@ def _sections(diagnosed: DiagnosedTrace) -> Iterator[tuple[str, str, str]]:
     yield "diagnosis", "Diagnosis", findings_html(diagnosed, anchors, drawn)
     yield "cannot-tell", "What this trace cannot tell", unknown_html(diagnosed)
     if diagnosed.has_gpu:
-        yield "waiting", "Who waits for whom", waiting_html(diagnosed.waits, len(facts.steps)) + gaps_html(facts)
+        yield (
+            "waiting",
+            "Who waits for whom",
+            Html(waiting_html(diagnosed.waits, len(facts.steps)) + gpus_html(facts) + gaps_html(facts)),
+        )
     else:
         yield "cpu-time", "What the CPU does", cpu_time_html(facts)
     yield "timeline", "Timeline of a step", Html(drawing + _perfetto(diagnosed))

@@ -1,0 +1,114 @@
+"""How the steps use their GPUs: the work and the bubbles of each GPU, kernels, and copies that no kernel hides."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from kinetoscope.trace.events import GpuActivity, Step
+from kinetoscope.trace.intervals import Interval, intersect, length_us, ns, subtract, union, union_of
+from kinetoscope.trace.queries import by_device, copy_direction
+
+MIN_WORK = 0.01
+"""A GPU counts from this part of the busiest GPU's work on: a process may touch a GPU on which it does not compute."""
+MAX_TOGETHER = 0.1
+"""GPUs work in turns if at least two of them work in at most this part of the time in which any GPU works."""
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """The use of one GPU; times are means per step."""
+
+    device: int
+    busy_us: float
+    share: float
+    """Of the time of a step, until the GPUs are done."""
+    bubble_us: float
+    """Time in which this GPU is idle while another GPU of the process works."""
+
+
+@dataclass(frozen=True)
+class GpuUse:
+    """The use of a process's GPUs from the start of its first step until all work of its steps is done."""
+
+    steps: Sequence[Step]
+    activities: Sequence[GpuActivity]
+    """All work on the GPUs of the steps, in or outside of steps."""
+
+    @cached_property
+    def window(self) -> Interval:
+        """The measured time."""
+        work = (activity.end_us for step in self.steps for activity in step.activities)
+        done = max((step.end_us for step in self.steps), default=0.0)
+        return ns(min(step.start_us for step in self.steps)), ns(max(done, *work, 0.0))
+
+    @cached_property
+    def step_us(self) -> float:
+        """The measured time per step."""
+        return self._per_step([self.window])
+
+    @cached_property
+    def busy(self) -> dict[int, list[Interval]]:
+        """The times in which each GPU works, of GPUs that do at least `MIN_WORK` of the busiest GPU's work."""
+        devices = by_device(self.activities)
+        busy = {device: intersect([self.window], union_of(work)) for device, work in devices.items()}
+        least_us = MIN_WORK * max(map(length_us, busy.values()), default=0.0)
+        return {device: times for device, times in busy.items() if length_us(times) >= least_us}
+
+    @cached_property
+    def gpus(self) -> tuple[Gpu, ...]:
+        """The use of each GPU, by its index."""
+        gpus = []
+        for device, times in self.busy.items():
+            busy_us = self._per_step(times)
+            share = round(busy_us / self.step_us, 4) if self.step_us else 0.0
+            gpus.append(Gpu(device, busy_us, share, self._per_step(subtract(self._any, times))))
+        return tuple(gpus)
+
+    @cached_property
+    def take_turns(self) -> bool:
+        """Whether there are several GPUs, and hardly ever two of them work at the same time."""
+        seen: list[Interval] = []
+        together: list[Interval] = []
+        for times in self.busy.values():
+            together = union([*together, *intersect(seen, times)])
+            seen = union([*seen, *times])
+        return len(self.busy) > 1 and length_us(together) <= MAX_TOGETHER * length_us(seen)
+
+    @cached_property
+    def uneven_us(self) -> float:
+        """Time per step in which a GPU works and another GPU is idle."""
+        idle = union(time for times in self.busy.values() for time in subtract(self._any, times))
+        return self._per_step(idle)
+
+    @cached_property
+    def kernels_us(self) -> float:
+        """Time per step in which a kernel runs on a GPU."""
+        return self._per_step(intersect([self.window], self._kernels))
+
+    def alone_us(self, copies: Sequence[GpuActivity]) -> float:
+        """Time per step in which at least one of these copies and no kernel runs, on any GPU of the process."""
+        return self._per_step(subtract(union_of(copies), self._kernels))
+
+    @cached_property
+    def host_copies(self) -> list[GpuActivity]:
+        """The copies of the steps between the host and a GPU: a copy within a GPU is work of the GPU itself."""
+        copies = (copy for step in self.steps for copy in step.memcpys)
+        return [copy for copy in copies if copy_direction(copy.name) in ("HtoD", "DtoH")]
+
+    @cached_property
+    def host_copies_alone_us(self) -> float:
+        """Time per step in which a copy between the host and a GPU runs, and no kernel."""
+        return self.alone_us(self.host_copies)
+
+    @cached_property
+    def _any(self) -> list[Interval]:
+        return union(time for times in self.busy.values() for time in times)
+
+    @cached_property
+    def _kernels(self) -> list[Interval]:
+        return union_of(activity for activity in self.activities if activity.kind == "kernel")
+
+    def _per_step(self, times: Sequence[Interval]) -> float:
+        return round(length_us(times) / len(self.steps), 3)
