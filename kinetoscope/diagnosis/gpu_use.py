@@ -8,12 +8,16 @@ from functools import cached_property
 
 from kinetoscope.trace.events import GpuActivity, Step
 from kinetoscope.trace.intervals import Interval, intersect, length_us, ns, subtract, union, union_of
-from kinetoscope.trace.queries import by_device, copy_direction
+from kinetoscope.trace.queries import busy_us, by_device, copy_direction
 
 MIN_WORK = 0.01
-"""A GPU counts from this part of the busiest GPU's work on: a process may touch a GPU on which it does not compute."""
-MAX_TOGETHER = 0.1
-"""GPUs work in turns if at least two of them work in at most this part of the time in which any GPU works."""
+"""A GPU counts if its kernels take this part of the busiest GPU's kernels: a process may touch a GPU without computing
+on it."""
+MAX_TOGETHER, MIN_ANY = 0.1, 0.5
+"""GPUs work in turns if a GPU works for half of the time, and two at once for at most a tenth of that time.
+
+GPUs that are mostly idle seldom work at the same time, even by chance.
+"""
 
 
 @dataclass(frozen=True)
@@ -50,11 +54,12 @@ class GpuUse:
 
     @cached_property
     def busy(self) -> dict[int, list[Interval]]:
-        """The times in which each GPU works, of GPUs that do at least `MIN_WORK` of the busiest GPU's work."""
+        """The times in which each GPU works, of the GPUs on which the process computes."""
         devices = by_device(self.activities)
-        busy = {device: intersect([self.window], union_of(work)) for device, work in devices.items()}
-        least_us = MIN_WORK * max(map(length_us, busy.values()), default=0.0)
-        return {device: times for device, times in busy.items() if length_us(times) >= least_us}
+        kernels_us = {device: busy_us(a for a in work if a.kind == "kernel") for device, work in devices.items()}
+        least_us = MIN_WORK * max(kernels_us.values(), default=0.0)
+        used = [device for device in devices if kernels_us[device] >= least_us]
+        return {device: intersect([self.window], union_of(devices[device])) for device in used}
 
     @cached_property
     def gpus(self) -> tuple[Gpu, ...]:
@@ -68,13 +73,15 @@ class GpuUse:
 
     @cached_property
     def take_turns(self) -> bool:
-        """Whether there are several GPUs, and hardly ever two of them work at the same time."""
+        """Whether several GPUs work, and hardly ever two of them at the same time."""
         seen: list[Interval] = []
         together: list[Interval] = []
         for times in self.busy.values():
             together = union([*together, *intersect(seen, times)])
             seen = union([*seen, *times])
-        return len(self.busy) > 1 and length_us(together) <= MAX_TOGETHER * length_us(seen)
+        any_us = length_us(seen)
+        is_mostly_busy = any_us >= MIN_ANY * length_us([self.window])
+        return len(self.busy) > 1 and is_mostly_busy and length_us(together) <= MAX_TOGETHER * any_us
 
     @cached_property
     def uneven_us(self) -> float:

@@ -35,6 +35,11 @@ def used(*gpus: Sequence[Time], steps: int = 2) -> Trace:
 
 IN_TURNS = used([(10, 410)], [(410, 810)])
 FOUR_IN_TURNS = used([(0, 100)], [(100, 400)], [(400, 600)], [(600, 1000)])
+COPIED = written(
+    *(step(1, 0.0, 1000.0), launch(1, 1.0), kernel("k", 1, 0.0, 500.0), launch(2, 2.0)),
+    *(memcpy(2, 500.0, 100.0, 9) | {"args": {"device": 1, "stream": 7, "correlation": 2}},),
+)
+"""A kernel on GPU 0, and a copy that the profiler records for GPU 1."""
 
 
 @pytest.mark.parametrize(
@@ -46,10 +51,15 @@ FOUR_IN_TURNS = used([(0, 100)], [(100, 400)], [(400, 600)], [(600, 1000)])
         (used([(10, 910)], [(20, 900)]), [0.9, 0.88], [0.0, 20.0], False),
         (used([(0, 600)], [(200, 800)]), [0.6, 0.6], [200.0, 200.0], False),
         (used(*[[(0, 500)]] * 2, *[[(500, 1000)]] * 2), [0.5] * 4, [500.0] * 4, False),
+        (used([(0, 150)], [(150, 300)]), [0.15, 0.15], [150.0, 150.0], False),
         (used([(0, 900)], [(0, 8)]), [0.9], [0.0], False),
+        (COPIED, [0.5], [0.0], False),
         (used([(0, 300), (600, 700)]), [0.4], [0.0], False),
     ],
-    ids=["in turns", "four in turns", "a short overlap", "at once", "pipeline", "pairs in turns", "touched", "one GPU"],
+    ids=[
+        *("in turns", "four in turns", "a short overlap", "at once", "pipeline", "pairs in turns"),
+        *("mostly idle", "touched", "copies alone", "one GPU"),
+    ],
 )
 def test_each_gpu_by_itself(trace: Trace, shares: list[float], bubbles_us: list[float], take_turns: bool) -> None:
     use = Facts(trace).gpu_use
