@@ -10,10 +10,11 @@ from kinetoscope.diagnosis.facts import Facts
 from kinetoscope.diagnosis.rule import Finding
 from kinetoscope.diagnosis.rules.exposed_copies import RULE as EXPOSED_COPIES
 from kinetoscope.diagnosis.rules.gpu_bubbles import RULE as GPU_BUBBLES
+from kinetoscope.diagnosis.rules.sync_in_step import RULE as SYNC_IN_STEP
 from kinetoscope.report.headline import headline
 from kinetoscope.trace.events import Trace
 from tests.tool.diagnosis.traces import DOWNLOAD, PAGEABLE_UPLOAD, PINNED_UPLOAD, found, nothing, without_cpu, written
-from tests.tool.events import Event, kernel, launch, memcpy, memset, step
+from tests.tool.events import Event, kernel, launch, memcpy, memset, op, step
 from tests.tool.report.samples import diagnosed
 
 Time = tuple[float, float]
@@ -162,6 +163,16 @@ def test_exposed_copies(trace: Trace, title: str, saving_us: float) -> None:
 )
 def test_no_exposed_copies(trace: Trace) -> None:
     assert nothing(EXPOSED_COPIES, trace)
+
+
+def test_a_long_download_is_no_part_of_the_wait_for_it() -> None:
+    """The CPU waits in a copy of 400 us that begins when the kernel ends; 100 us later, the next kernel begins."""
+    copy = [op("aten::to", 5.0, 980.0), launch(2, 6.0, 895.0, name="cudaMemcpyAsync")]
+    copy += [memcpy(2, 500.0, 400.0, 1_000_000) | {"name": "Memcpy DtoH (Device -> Pageable)"}]
+    rest = [launch(1, 1.0), kernel("k", 1, 3.0, 497.0), launch(3, 990.0), kernel("k", 3, 1000.0, 100.0)]
+    trace = written(step(1, 0.0, 1100.0), *copy, *rest)
+    assert found(EXPOSED_COPIES, trace).saving_us_per_step == 400.0
+    assert found(SYNC_IN_STEP, trace).saving_us_per_step == 103.0
 
 
 def test_a_kernel_of_another_gpu_hides_a_copy() -> None:
