@@ -21,6 +21,8 @@ from kinetoscope.trace.kineto_events import (
     KEPT,
     NAMED,
     Annotation,
+    CollectiveArgs,
+    Communication,
     DriverCall,
     Event,
     Function,
@@ -49,6 +51,8 @@ class _Head(Struct, gc=False):
 _HEAD: msgspec.json.Decoder[_Head] = msgspec.json.Decoder(_Head)
 _NO_NUMBER = re.compile(rb"(?<=[:,\[])\s*-?(?:nan|inf(?:inity)?)(?=\s*[,}\]])", re.IGNORECASE)
 MAX_RUNS = 1000
+PARAM_COMMS = "record_param_comms"
+"""The operator of PyTorch's process groups whose arguments describe a collective."""
 _LATEST = 1e19
 
 
@@ -116,9 +120,11 @@ class EventDecoder:
                 kept.unreadable += 1
                 continue
             event.name = names.setdefault(event.name, event.name)
-            events.append(event)
             if events is kept.ops:
                 self._detach(event.args)
+                if event.name == PARAM_COMMS:
+                    event = _communication(event, text)
+            events.append(event)
             if event.pid != process and (events is kept.ops or events is kept.calls) and len(kept.runs) < MAX_RUNS:
                 process = event.pid
                 kept.runs.append((process, len(kept.activities)))
@@ -163,6 +169,14 @@ class EventDecoder:
             text = given.get("name") or given.get("labels") or ""
             if isinstance(head.pid, (int, float, str)):
                 self.kept.labels[head.pid] = f"{self.kept.labels.get(head.pid, '')} {text}"[:200]
+
+
+def _communication(event: Op, text: Raw | bytes) -> Op:
+    """The event with the arguments of its collective; unchanged if they cannot be read."""
+    with suppress(*JSON_ERRORS):
+        args = CollectiveArgs(**_readable(_HEAD.decode(text).args, CollectiveArgs))
+        return Communication(event.ph, event.name, event.pid, event.tid, event.ts, event.dur, event.args, args)
+    return event
 
 
 def _repaired(text: bytes) -> bytes | None:

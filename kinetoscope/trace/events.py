@@ -72,6 +72,9 @@ class Collective(Struct, frozen=True, gc=False):
     type: str = ""
     group_size: int | None = None
     group: str = ""  # the process group's name or description
+    ranks: tuple[int, ...] = ()  # the members of the group in the whole job; () if the trace does not tell
+    sequence: int | None = None  # number of the collective in its group
+    peer: int | None = None  # of a send or a receive: the other rank in the whole job
 
 
 class GpuActivity(Span, frozen=True, gc=False):
@@ -90,7 +93,7 @@ class GpuActivity(Span, frozen=True, gc=False):
     occupancy_percent: float | None = None
     launch: CudaCall | None = None  # the call that put it on the GPU; one cudaGraphLaunch may launch many
     op: CpuOp | None = None  # the op with its external id, else the innermost op around its launch
-    collective: Collective | None = None  # of a kernel of NCCL or RCCL, if the trace has it
+    collective: Collective | None = None  # of a kernel that communicates, from its arguments or its operators
 
     @property
     def launch_delay_us(self) -> float | None:

@@ -33,7 +33,25 @@ class _CallArgs(_IdArgs, gc=False):
     correlation: int = 0
 
 
-class _GpuArgs(_IdArgs, gc=False):
+class CollectiveArgs(_IdArgs, gc=False):
+    """Arguments of a collective, of its kernel or of the operator `record_param_comms` that launched the kernel."""
+
+    collective: str | None = key(name="Collective name", default=None)
+    elements_in: int | None = key(name="In msg nelems", default=None)
+    elements_out: int | None = key(name="Out msg nelems", default=None)
+    type: str | None = key(name="dtype", default=None)
+    group_size: int | None = key(name="Group size", default=None)
+    group: str | None = key(name="Process Group Name", default=None)
+    group_description: str | None = key(name="Process Group Description", default=None)
+    group_ranks: str | None = key(name="Process Group Ranks", default=None)
+    first_rank: int | None = key(name="Global rank start", default=None)
+    rank_stride: int | None = key(name="Global rank stride", default=None)
+    sequence: int | None = key(name="Seq", default=None)
+    source_rank: int | None = key(name="Src Rank", default=None)
+    target_rank: int | None = key(name="Dst Rank", default=None)
+
+
+class _GpuArgs(CollectiveArgs, gc=False):
     device: int | None = None
     stream: int | None = None
     correlation: int | None = None
@@ -43,13 +61,6 @@ class _GpuArgs(_IdArgs, gc=False):
     block: Triple | None = None
     occupancy_percent: float | None = key(name="est. achieved occupancy %", default=None)
     moved_bytes: int | None = key(name="bytes", default=None)
-    collective: str | None = key(name="Collective name", default=None)
-    elements_in: int | None = key(name="In msg nelems", default=None)
-    elements_out: int | None = key(name="Out msg nelems", default=None)
-    type: str | None = key(name="dtype", default=None)
-    group_size: int | None = key(name="Group size", default=None)
-    group: str | None = key(name="Process Group Name", default=None)
-    group_description: str | None = key(name="Process Group Description", default=None)
 
 
 class _MemoryArgs(Struct, frozen=True, gc=False):
@@ -80,6 +91,12 @@ class Op(Event, gc=False, tag="cpu_op"):
 
 class Annotation(Op, gc=False, tag="user_annotation"):
     """A `record_function` span."""
+
+
+class Communication(Op, gc=False, tag="record_param_comms"):
+    """An operator `record_param_comms`, with the collective that it launches; not a category of the file."""
+
+    collective: CollectiveArgs = key(default_factory=CollectiveArgs)
 
 
 class RuntimeCall(Event, gc=False, tag="cuda_runtime"):

@@ -13,17 +13,16 @@ import msgspec
 from msgspec import Struct
 
 from kinetoscope.trace.averages import key_averages
+from kinetoscope.trace.communication import collectives, exposed_collectives_us
 from kinetoscope.trace.events import GpuActivity, Step, Trace, Triple
 from kinetoscope.trace.metadata import Metadata, device_name
 from kinetoscope.trace.missing_gpu import why_no_kernels
 from kinetoscope.trace.queries import (
     busy_us,
     by_device,
-    collectives,
     copies,
     count_launches,
     durations_sum_us,
-    exposed_collectives_us,
     extent_us,
     kernel_time_us,
     overlaps_us,
