@@ -84,6 +84,6 @@ def gpus_html(facts: Facts) -> Html:
         html += note("The times above and the gaps below are of all GPUs: the GPU works while any GPU works.")
     if copies_alone_share(use) >= MIN_COPIES_ALONE:
         alone, kernels = format_value(use.host_copies_alone_us, "us"), format_value(use.kernels_us, "us")
-        text = f"Copies between host and GPU count as work of the GPU: {alone} per step, while no kernel runs. "
+        text = f"The GPU's work includes copies between host and GPU while no kernel runs: {alone} per step. "
         html += note(f"{text}Kernels run for {kernels} per step.")
     return Html(html)

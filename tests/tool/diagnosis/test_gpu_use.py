@@ -11,11 +11,9 @@ from kinetoscope.diagnosis.rule import Finding
 from kinetoscope.diagnosis.rules.exposed_copies import RULE as EXPOSED_COPIES
 from kinetoscope.diagnosis.rules.gpu_bubbles import RULE as GPU_BUBBLES
 from kinetoscope.diagnosis.rules.sync_in_step import RULE as SYNC_IN_STEP
-from kinetoscope.report.headline import headline
 from kinetoscope.trace.events import Trace
 from tests.tool.diagnosis.traces import DOWNLOAD, PAGEABLE_UPLOAD, PINNED_UPLOAD, found, nothing, without_cpu, written
 from tests.tool.events import Event, kernel, launch, memcpy, memset, op, step
-from tests.tool.report.samples import diagnosed
 
 Time = tuple[float, float]
 
@@ -179,17 +177,3 @@ def test_a_kernel_of_another_gpu_hides_a_copy() -> None:
     events = [step(1, 0.0, 1000.0), *(launch(number, 1.0) for number in (1, 2, 3))]
     events += [kernel("k", 1, 0.0, 500.0), kernel("k", 2, 500.0, 500.0, device=1)]
     assert nothing(EXPOSED_COPIES, written(*events, memcpy(3, 500.0, 400.0, 9) | {"name": DOWNLOAD}))
-
-
-@pytest.mark.parametrize(
-    ("trace", "works"),
-    [
-        (IN_TURNS, "its 2 GPUs work in turns, each 40 % of it."),
-        (FOUR_IN_TURNS, "its 4 GPUs work in turns, 10 % to 40 % of it."),
-        (used([(10, 910)], [(10, 910)]), "its 2 GPUs work each 90 % of it."),
-        (copying((DOWNLOAD, 400, 900)), "kernels run 50 % of it, copies alone 40 %."),
-        (copying((DOWNLOAD, 400, 540)), "the GPU works 54 % of it."),
-    ],
-)
-def test_headline(trace: Trace, works: str) -> None:
-    assert headline(diagnosed(trace)).startswith(f"A step takes 1.00 ms and {works}")
