@@ -21,11 +21,16 @@ def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     bubble_us = round(sum(gpu.bubble_us for gpu in use.gpus) / count, 3)
     if bubble_us < MIN_SHARE * facts.long_run_us:
         return []
-    idles = f"idles {duration_text(bubble_us)} per step ({share_text(bubble_us, facts.long_run_us)}) in the mean"
-    turns = f"The {count} GPUs work in turns: a GPU" if use.take_turns else f"Each of the {count} GPUs"
+    idlest = max(use.gpus, key=lambda gpu: gpu.bubble_us)
+    turns = f"The {count} GPUs work in turns: " if use.take_turns else ""
+    title = (
+        f"{turns}GPU {idlest.device} idles {duration_text(idlest.bubble_us)} per step "
+        f"({share_text(idlest.bubble_us, facts.long_run_us)}) while another GPU works; the mean of the {count} GPUs is "
+        f"{duration_text(bubble_us)}"
+    )
     where = ", ".join(f"GPU {gpu.device}" for gpu in use.gpus)
     evidence = facts.evidence([activity for step in facts.steps for activity in step.activities])
-    return [Finding(RULE, f"{turns} {idles} while another GPU works", where, evidence, use.uneven_us, bubble_us)]
+    return [Finding(RULE, title, where, evidence, use.uneven_us, bubble_us)]
 
 
 RULE = Rule(

@@ -70,15 +70,18 @@ def test_each_gpu_by_itself(trace: Trace, shares: list[float], bubbles_us: list[
 def test_gpus_in_turns() -> None:
     finding = found(GPU_BUBBLES, FOUR_IN_TURNS)
     assert finding.title == (
-        "The 4 GPUs work in turns: a GPU idles 750 µs per step (75 %) in the mean while another GPU works"
+        "The 4 GPUs work in turns: GPU 0 idles 900 µs per step (90 %) while another GPU works; "
+        "the mean of the 4 GPUs is 750 µs"
     )
     assert (finding.evidence_us_per_step, finding.saving_us_per_step) == (1000.0, 750.0)
     assert finding.where == "GPU 0, GPU 1, GPU 2, GPU 3"
 
 
 def test_a_pipeline_with_bubbles_does_not_work_in_turns() -> None:
-    finding = found(GPU_BUBBLES, used([(0, 600)], [(200, 800)]))
-    assert finding.title == "Each of the 2 GPUs idles 200 µs per step (20 %) in the mean while another GPU works"
+    finding = found(GPU_BUBBLES, used([(0, 800)], [(200, 600)]))
+    assert finding.title == (
+        "GPU 1 idles 400 µs per step (40 %) while another GPU works; the mean of the 2 GPUs is 200 µs"
+    )
     assert (finding.evidence_us_per_step, finding.saving_us_per_step) == (400.0, 200.0)
 
 
