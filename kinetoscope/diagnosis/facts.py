@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from kinetoscope.diagnosis.cpu_states import CAUSES, Cause, CpuStates
 from kinetoscope.diagnosis.gaps import Gap, Waits, gaps_in, waits_in
+from kinetoscope.diagnosis.gpu_use import GpuUse
 from kinetoscope.diagnosis.sites import Site, find_sites
 from kinetoscope.trace.events import CpuOp, CudaCall, GpuActivity, PythonFunction, Span, Step, Trace, starting_in
 from kinetoscope.trace.intervals import (
@@ -139,6 +140,11 @@ class Facts:
     def busy(self) -> list[Interval]:
         """Times in which a GPU works."""
         return union_of(self.activities)
+
+    @cached_property
+    def gpu_use(self) -> GpuUse:
+        """The use of each GPU of the steps, and of copies that no kernel hides."""
+        return GpuUse(self.steps, self.activities)
 
     @cached_property
     def idle(self) -> list[Interval]:

@@ -16,6 +16,7 @@ from kinetoscope.diagnosis.gaps import Waits
 from kinetoscope.diagnosis.pages import PAGES
 from kinetoscope.diagnosis.rule import CannotTell, Finding, Rule
 from kinetoscope.diagnosis.rules import RULES
+from kinetoscope.report.gpus import gpu_data
 from kinetoscope.report.waiting import waits_per_step
 from kinetoscope.trace.events import Trace
 from kinetoscope.trace.kineto import no_collection, read_trace
@@ -88,8 +89,9 @@ def unknown_data(unknown: CannotTell) -> dict[str, Any]:
 
 
 def report_data(diagnosed: DiagnosedTrace) -> dict[str, Any]:
-    """The summary's keys, then `findings` and `cannot_tell`."""
+    """The summary's keys, the use of the GPUs, then `findings` and `cannot_tell`."""
     data: dict[str, Any] = msgspec.to_builtins(diagnosed.summary)
+    data |= gpu_data(diagnosed.facts.gpu_use)
     step_us = diagnosed.step_us
     data["findings"] = [finding_data(finding, step_us) for finding in diagnosed.diagnosis.findings]
     data["cannot_tell"] = [unknown_data(unknown) for unknown in diagnosed.diagnosis.cannot_tell]

@@ -14,6 +14,7 @@ from kinetoscope.report.cpu_time import cpu_time_html
 from kinetoscope.report.device_rows import counters_html, stream_waits_html
 from kinetoscope.report.diagnosed import DiagnosedTrace
 from kinetoscope.report.findings import evidence_anchors, findings_html, unknown_html
+from kinetoscope.report.gpus import gpus_html
 from kinetoscope.report.headline import headline, tiles_html
 from kinetoscope.report.memory import memory_html
 from kinetoscope.report.places import places_html
@@ -105,8 +106,9 @@ def _sections(diagnosed: DiagnosedTrace) -> Iterator[tuple[str, str, str]]:
 
 
 def _waiting(diagnosed: DiagnosedTrace) -> Html:
-    parts = waiting_html(diagnosed.waits, len(diagnosed.facts.steps))
-    return Html(parts + gaps_html(diagnosed.facts) + stream_waits_html(diagnosed.summary))
+    facts = diagnosed.facts
+    parts = waiting_html(diagnosed.waits, len(facts.steps)) + gpus_html(facts) + gaps_html(facts)
+    return Html(parts + stream_waits_html(diagnosed.summary))
 
 
 def _perfetto(diagnosed: DiagnosedTrace) -> str:

@@ -8,6 +8,7 @@ from kinetoscope.diagnosis.rule import Finding
 from kinetoscope.html import Html
 from kinetoscope.report.cpu_time import dominant
 from kinetoscope.report.diagnosed import DiagnosedTrace
+from kinetoscope.report.gpus import busy_tile, percent, work_clause
 from kinetoscope.report.waiting import gpu_busy_us, share
 from kinetoscope.report.work_tables import kernel_times
 from kinetoscope.trace.kernel_names import decode_kernel_name
@@ -43,21 +44,16 @@ def _step(diagnosed: DiagnosedTrace) -> str:
     takes = f"{'The whole trace' if is_whole else 'A step'} takes {format_value(diagnosed.step_us, 'us')}"
     if not diagnosed.has_gpu:
         return f"{takes}; it shows no work on a GPU." if is_whole else f"{takes}; the trace shows no work on a GPU."
-    works = _percent(share(gpu_busy_us(waits), waits))
-    if ends_later(diagnosed):
-        mean = f"{format_value(waits.step_us, 'us')} in the mean until the GPU is done"
-        return f"{takes}, {mean}, and the GPU works {works} of that."
-    return f"{takes} and the GPU works {works} of it."
+    later = ends_later(diagnosed)
+    works = work_clause(diagnosed.facts.gpu_use, waits, "that" if later else "it")
+    if later:
+        return f"{takes}, {format_value(waits.step_us, 'us')} in the mean until the GPU is done, and {works}."
+    return f"{takes} and {works}."
 
 
 def ends_later(diagnosed: DiagnosedTrace) -> bool:
     """Whether the mean step, until the GPU is done, is clearly longer than the median step."""
     return diagnosed.waits.step_us > 1.02 * diagnosed.step_us
-
-
-def _percent(part: float) -> str:
-    """A share in percent, without decimals: `less than 1 %` for a small one."""
-    return "less than 1 %" if 0 < part < 0.01 else f"{100 * part:.0f} %"
 
 
 def _cost(diagnosed: DiagnosedTrace) -> str:
@@ -98,7 +94,7 @@ def _largest(finding: Finding, step_us: float) -> str:
     title, part = finding.rule.title, finding.saving_us_per_step / step_us if step_us else 0.0
     if part > 1:
         return f"{title}: mending it saves at most {saves} per step, more than the step itself takes."
-    return f"{title}: mending it saves at most {saves} per step ({_percent(part)})."
+    return f"{title}: mending it saves at most {saves} per step ({percent(part)})."
 
 
 def tiles_html(diagnosed: DiagnosedTrace) -> Html:
@@ -113,9 +109,7 @@ def tiles_html(diagnosed: DiagnosedTrace) -> Html:
     )
     tiles = [("time of a step", format_value(diagnosed.step_us, "us"), marks, done if ends_later(diagnosed) else "")]
     if diagnosed.has_gpu:
-        percent = _percent(share(gpu_busy_us(parts), parts)).replace("less than", "<")
-        idle = format_value(parts.gpu_idle_us, "us")
-        tiles.append(("GPU busy", percent, f"{format_value(gpu_busy_us(parts), 'us')} per step", f"; idle {idle}"))
+        tiles.append(("GPU busy", *busy_tile(diagnosed.facts.gpu_use, parts)))
         step = diagnosed.facts.step
         mean = sum(each.duration_us for each in step.kernels) / max(1, len(step.kernels))
         text = f"mean duration {format_value(mean, 'us')}" if step.kernels else "only copies and fills"
