@@ -35,7 +35,7 @@ def _lost(diagnosed: DiagnosedTrace) -> str:
     dropped = Dropped(diagnosed.summary.launches, diagnosed.summary.launches_without_kernel)
     if not dropped.is_too_much:
         return ""
-    return f"The GPU works more than that: {_percent(dropped.share)} of the launches have no kernel in the trace."
+    return f"The GPU works more than that: {percent(dropped.share)} of the launches have no kernel in the trace."
 
 
 def _step(diagnosed: DiagnosedTrace) -> str:

@@ -74,7 +74,9 @@ def test_a_file_of_another_tool(name: str, tmp_path: Path) -> None:
     assert reader in message.rpartition("; ")[2]
 
 
-@pytest.mark.parametrize("content", [b"not a trace", b"\x03\x01\x02", b" ", gzip.compress(b"columns,of,numbers")])
+@pytest.mark.parametrize(
+    "content", [b"not a trace", b"\x03\x01\x02", b" ", gzip.compress(b"columns,of,numbers", mtime=0)]
+)
 def test_a_file_that_nothing_is_known_of(content: bytes) -> None:
     with pytest.raises(TraceError, match=r"^trace is not a \.json or \.json\.gz trace$"):
         read_trace(content)
