@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,7 +12,9 @@ from typing import TypeVar
 
 from kinetoscope.diagnosis.cpu_states import CAUSES, Cause, CpuStates
 from kinetoscope.diagnosis.gaps import Gap, Waits, gaps_in, waits_in
+from kinetoscope.diagnosis.per_step import usual, winsorized_mean
 from kinetoscope.diagnosis.sites import Site, find_sites
+from kinetoscope.diagnosis.start_up import start_up_calls
 from kinetoscope.trace.events import CpuOp, CudaCall, GpuActivity, PythonFunction, Span, Step, Trace, starting_in
 from kinetoscope.trace.intervals import (
     Interval,
@@ -26,15 +27,12 @@ from kinetoscope.trace.intervals import (
     union,
     union_of,
 )
-from kinetoscope.trace.queries import busy_us, is_sync, require_steps
+from kinetoscope.trace.queries import busy_us, require_steps
 
 S = TypeVar("S", bound=Span)
 MAX_EVIDENCE = 100
 MIN_SHARE = 0.01
 """Least saving of a finding, as a share of a step: less is noise."""
-START_UP_US = 100_000.0
-"""No call of a warm CUDA takes so long, unless it waits for GPU work."""
-_MAY_WAIT = re.compile(r"Malloc|Free|Memcpy|Memset|Launch")
 WARM_UP_RATIO, MIN_WARM_UP_US, MIN_STEPS = 3.0, 1000.0, 3
 """The first of at least so many steps is warm-up if it takes over 3 times the median of the others, and 1 ms more."""
 WARM_UP_RATIO_OF_TWO = 20.0
@@ -102,16 +100,17 @@ class Facts:
 
     @cached_property
     def start_up(self) -> list[CudaCall]:
-        """The long calls of a trace that starts CUDA and has no warm step; else empty.
+        """The calls of the median step's process that start the GPU's runtime; empty if the trace begins later."""
+        process = process_of(self.step)
+        calls = [call for call in self.trace.calls if process in ("", pid(call.thread))]
+        return start_up_calls(calls, self.activities)
 
-        Contexts, streams and modules are created once. Allocations and launches may also be long because they wait, but
-        near such a creation they belong to the start-up.
-        """
-        if len(self.all_steps) >= MIN_STEPS or self.warm_up:
-            return []
-        long = [call for call in self.in_steps(self.trace.calls) if call.duration_us >= START_UP_US]
-        long = [call for call in long if not is_sync(call.name)]
-        return long if any(not _MAY_WAIT.search(call.name) for call in long) else []
+    @cached_property
+    def cold_until_us(self) -> float:
+        """The end of the last step with a call of `start_up`; 0 without one."""
+        starts = [call.start_us for call in self.start_up]
+        cold = (step.end_us for step in self.all_steps if any(step.start_us <= at < step.end_us for at in starts))
+        return max(cold, default=0.0)
 
     @cached_property
     def steps(self) -> tuple[Step, ...]:
@@ -187,8 +186,9 @@ class Facts:
 
     @cached_property
     def reclaimable_us(self) -> float:
-        """The most by which a step can get shorter, a mean: no step is shorter than its own GPU work."""
-        return round(sum(map(spare_us, self.steps)) / len(self.steps), 3)
+        """The most by which a step can get shorter, a mean: steps do not get shorter than their GPU work."""
+        spare = (step.end_us - step.start_us - busy_us(step.activities) for step in self.steps)
+        return max(0.0, round(math.fsum(spare) / len(self.steps), 3))
 
     @cached_property
     def long_run_us(self) -> float:
@@ -196,12 +196,17 @@ class Facts:
         times = (max(step.end_us - step.start_us, busy_us(step.activities)) for step in self.steps)
         return round(math.fsum(times) / len(self.steps), 3)
 
+    @cached_property
+    def mean_step_us(self) -> float:
+        """Wall time of a step in the mean, which one slow step does not raise; at least that of the median step."""
+        return max(self.step_us, round(winsorized_mean([step.end_us - step.start_us for step in self.steps]), 3))
+
     def saving_us(self, cpu: Iterable[Span], gpu: Iterable[Span] = (), unclaimed: Sequence[Interval] = ()) -> float:
         """The most that a step gets shorter without these CPU events and the GPU work that they caused.
 
         Without the CPU events, a step saves at most their time, and only while the GPU waits or does that work. A mean,
-        but at most the median if most steps have the events, so that one slow step does not raise the saving.
-        `unclaimed`: times in which the GPU is idle for another reason.
+        but if most steps have the events, one slow step does not raise the saving. `unclaimed`: times in which the GPU
+        is idle for another reason.
         """
         cpu_times, gpu_times = subtract(union_of(cpu), unclaimed), union_of(gpu)
         count = len(self.steps)
@@ -214,8 +219,12 @@ class Facts:
         if any(before[1] > after[0] for before, after in pairwise(windows)):
             return round(mean_us, 3)
         lengths = (lengths_in(windows, times) for times in (cpu_times, idle, gpu_times))
-        usual_us = median(min(on_cpu, unused + on_gpu) for on_cpu, unused, on_gpu in zip(*lengths, strict=True)) / 1000
-        return round(min(mean_us, usual_us) if usual_us else mean_us, 3)
+        savings = [min(on_cpu, unused + on_gpu) / 1000 for on_cpu, unused, on_gpu in zip(*lengths, strict=True)]
+        return round(min(mean_us, usual(savings)) if median(savings) else mean_us, 3)
+
+    def lengths_us(self, spans: Iterable[Span]) -> list[float]:
+        """The time in each step that at least one of the spans covers; steps must not overlap."""
+        return [length / 1000 for length in lengths_in(list(map(_window, self.steps)), union_of(spans))]
 
     def length_us(self, spans: Iterable[Span]) -> float:
         """The time in steps that at least one of the spans covers, a mean over the steps."""
@@ -226,9 +235,11 @@ class Facts:
         return [span for span in spans if contains(self.windows, ns(span.start_us))]
 
     def evidence(self, spans: Sequence[Span]) -> tuple[Span, ...]:
-        """The longest spans, at most 100, from the median step if it has any."""
+        """The longest spans, at most 100, from the median step unless other steps have most of their time."""
         start, end = _window(self.step)
         shown = [span for span in spans if start <= ns(span.start_us) < end]
+        if 2 * len(self.steps) * length_us(union_of(shown)) < length_us(union_of(spans)):
+            shown = []
         return tuple(sorted(shown or spans, key=lambda span: (-span.duration_us, span.start_us))[:MAX_EVIDENCE])
 
     def sites(self, events: Sequence[CpuOp | CudaCall | PythonFunction]) -> list[Site]:

@@ -15,7 +15,9 @@ from kinetoscope.trace.events import Span
 
 def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     """Calls that allocate or free memory of the GPU or page-locked memory."""
-    calls = facts.in_steps(facts.cpu.spans["memory allocation"])
+    calls = [
+        call for call in facts.in_steps(facts.cpu.spans["memory allocation"]) if call.start_us >= facts.cold_until_us
+    ]
     if not calls or _has_settled(facts, calls):
         return []
     saving_us = facts.saving_us(calls)
