@@ -11,7 +11,7 @@ from statistics import median
 from typing import TypeVar
 
 from kinetoscope.diagnosis.cpu_states import CAUSES, Cause, CpuStates
-from kinetoscope.diagnosis.gaps import Gap, Waits, gaps_in, waits_in
+from kinetoscope.diagnosis.gaps import LONG_US, Gap, Waits, gaps_in, waits_in
 from kinetoscope.diagnosis.per_step import usual, winsorized_mean
 from kinetoscope.diagnosis.sites import Site, find_sites
 from kinetoscope.diagnosis.start_up import start_up_calls
@@ -135,6 +135,16 @@ class Facts:
         return union(map(_window, self.steps))
 
     @cached_property
+    def _own_windows(self) -> list[Interval]:
+        """The time of each step; `windows` if some overlap."""
+        return _disjoint(self.steps) or self.windows
+
+    @property
+    def _all_windows(self) -> list[Interval]:
+        """The same with warm-up."""
+        return _disjoint(self.all_steps) or union(map(_window, self.all_steps))
+
+    @cached_property
     def busy(self) -> list[Interval]:
         """Times in which a GPU works."""
         return union_of(self.activities)
@@ -152,7 +162,7 @@ class Facts:
         threads |= {marker.thread} if marker else set()
         if not threads:
             threads = {op.thread for op in self.step.ops} | {call.thread for call in self.step.calls}
-        return CpuStates(self.trace, frozenset(threads), self.activities, marker is not None)
+        return CpuStates(self.trace, frozenset(threads), self.activities, self._all_windows if marker else ())
 
     @property
     def _at_step(self) -> Sequence[CpuOp]:
@@ -166,7 +176,20 @@ class Facts:
     @cached_property
     def gaps(self) -> tuple[Gap, ...]:
         """The gaps of the GPU in the median step; empty if the trace has no GPU work."""
-        return gaps_in(_window(self.step), self.busy, self.cpu, self.activities) if self.has_gpu else ()
+        return self._gaps([_window(self.step)])
+
+    @cached_property
+    def long_gaps(self) -> tuple[Gap, ...]:
+        """The gaps of the GPU in all steps that last at least `LONG_US`."""
+        return self._gaps(self._own_windows, LONG_US)
+
+    @cached_property
+    def all_gaps(self) -> tuple[Gap, ...]:
+        """The gaps of the GPU in all steps: in a trace of millions of kernels, finding them takes seconds."""
+        return self._gaps(self._own_windows)
+
+    def _gaps(self, windows: Sequence[Interval], least_us: float = 0.0) -> tuple[Gap, ...]:
+        return gaps_in(windows, self.busy, self.cpu, self.activities, least_us) if self.has_gpu else ()
 
     @cached_property
     def inner_gaps(self) -> list[Gap]:
@@ -215,16 +238,15 @@ class Facts:
         idle = subtract(self.idle, unclaimed)
         other_us = (length_us(self.idle) - length_us(idle)) / count
         mean_us = min(cpu_us, length_us(idle) / count + gpu_us, max(0.0, self.reclaimable_us - other_us) + gpu_us)
-        windows = [_window(step) for step in self.steps]
-        if any(before[1] > after[0] for before, after in pairwise(windows)):
+        if self._own_windows is self.windows:
             return round(mean_us, 3)
-        lengths = (lengths_in(windows, times) for times in (cpu_times, idle, gpu_times))
+        lengths = (lengths_in(self._own_windows, times) for times in (cpu_times, idle, gpu_times))
         savings = [min(on_cpu, unused + on_gpu) / 1000 for on_cpu, unused, on_gpu in zip(*lengths, strict=True)]
         return round(min(mean_us, usual(savings)) if median(savings) else mean_us, 3)
 
     def lengths_us(self, spans: Iterable[Span]) -> list[float]:
-        """The time in each step that at least one of the spans covers; steps must not overlap."""
-        return [length / 1000 for length in lengths_in(list(map(_window, self.steps)), union_of(spans))]
+        """The time in each step that at least one of the spans covers."""
+        return [length / 1000 for length in lengths_in(self._own_windows, union_of(spans))]
 
     def length_us(self, spans: Iterable[Span]) -> float:
         """The time in steps that at least one of the spans covers, a mean over the steps."""
@@ -266,6 +288,13 @@ def process_of(step: Step) -> str:
     """The process whose operators and calls a step has; empty if it has none."""
     first = step.ops[:1] or step.calls[:1]
     return pid(first[0].thread) if first else ""
+
+
+def _disjoint(steps: Sequence[Step]) -> list[Interval]:
+    """The time of each step; empty if some overlap or take no time."""
+    times = list(map(_window, steps))
+    is_apart = all(before[1] <= after[0] for before, after in pairwise(times))
+    return times if is_apart and all(start < end for start, end in times) else []
 
 
 def _window(step: Step) -> Interval:

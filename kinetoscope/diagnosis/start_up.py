@@ -11,7 +11,7 @@ from kinetoscope.trace.queries import is_sync
 
 START_UP_US, MIN_CALL_US = 100_000.0, 10_000.0
 """A start takes at least so long in all, in calls of at least so long each."""
-_LAUNCH = re.compile(r"Launch|Memcpy|Memset")
+_LAUNCH = re.compile(r"Launch")
 _RUNTIMES = (("CUDA", re.compile(r"cu(da)?[A-Z]")), ("HIP", re.compile(r"hip[A-Z]")))
 
 
@@ -20,7 +20,7 @@ def start_up_calls(calls: Sequence[CudaCall], activities: Iterable[GpuActivity])
 
     Before its first GPU work, a process can neither wait for the GPU nor free its memory: the first calls create the
     context and load modules, once. A call whose name takes half as long again later is no start. If no GPU work was
-    recorded, the first launch counts as GPU work.
+    recorded, the launch of the first kernel ends the start.
     """
     first_us = min((activity.start_us for activity in activities), default=None)
     if first_us is None:
