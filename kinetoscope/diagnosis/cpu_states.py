@@ -29,8 +29,9 @@ CAUSES: tuple[Cause, ...] = get_args(Cause)
 """By precedence: the first cause at a time is the CPU's state, so a launch on one thread precedes a wait on another."""
 _ALLOCATION = re.compile(
     r"(cuda|hip)(Malloc|Free)(Host|Managed|Pitch|3D|Array)?(_\w+)?|cuda(Host|Free)(Alloc|Register|Unregister|Host)"
-    r"|hipHost(Malloc|Free|Alloc)|hipExtMallocWithFlags|cuMem(Alloc|Free|AllocHost|FreeHost|HostAlloc)(_v2)?"
+    r"|hipHost(Malloc|Free|Alloc|Register|Unregister)|hipExtMallocWithFlags|cuMem(Alloc|Free|AllocHost|FreeHost|HostAlloc)(_v2)?"
     r"|(cu|hip)Mem(Create|Release|Map|Unmap|SetAccess|AddressReserve|AddressFree)"
+    r"|zeMem(Alloc(Device|Host|Shared)|Free)|urUSM((Device|Host|Shared)Alloc|Free)"
 )
 _QUERY = re.compile(r"(cuda|hip|cu)(Event|Stream)Query(_\w+)?")
 _COMPILING_OP = re.compile(r".* \(dynamo_timed\)|entire_frame_compile|compile_fx|dynamo")

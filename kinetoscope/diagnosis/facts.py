@@ -6,13 +6,12 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from statistics import median
 from typing import TypeVar
 
 from kinetoscope.diagnosis.cpu_states import CAUSES, Cause, CpuStates
 from kinetoscope.diagnosis.gaps import LONG_US, Gap, Waits, gaps_in, waits_in
-from kinetoscope.diagnosis.per_step import usual, winsorized_mean
+from kinetoscope.diagnosis.per_step import disjoint_windows, usual, window, winsorized_mean
 from kinetoscope.diagnosis.sites import Site, find_sites
 from kinetoscope.diagnosis.start_up import start_up_calls
 from kinetoscope.trace.events import CpuOp, CudaCall, GpuActivity, PythonFunction, Span, Step, Trace, starting_in
@@ -132,17 +131,17 @@ class Facts:
     @cached_property
     def windows(self) -> list[Interval]:
         """The times of all steps."""
-        return union(map(_window, self.steps))
+        return union(map(window, self.steps))
 
     @cached_property
     def _own_windows(self) -> list[Interval]:
         """The time of each step; `windows` if some overlap."""
-        return _disjoint(self.steps) or self.windows
+        return disjoint_windows(self.steps) or self.windows
 
     @property
     def _all_windows(self) -> list[Interval]:
         """The same with warm-up."""
-        return _disjoint(self.all_steps) or union(map(_window, self.all_steps))
+        return disjoint_windows(self.all_steps) or union(map(window, self.all_steps))
 
     @cached_property
     def busy(self) -> list[Interval]:
@@ -171,12 +170,12 @@ class Facts:
     @cached_property
     def waits(self) -> Waits:
         """Who waits for whom in the median step."""
-        return waits_in(_window(self.step), self.busy, self.cpu)
+        return waits_in(window(self.step), self.busy, self.cpu)
 
     @cached_property
     def gaps(self) -> tuple[Gap, ...]:
         """The gaps of the GPU in the median step; empty if the trace has no GPU work."""
-        return self._gaps([_window(self.step)])
+        return self._gaps([window(self.step)])
 
     @cached_property
     def long_gaps(self) -> tuple[Gap, ...]:
@@ -258,7 +257,7 @@ class Facts:
 
     def evidence(self, spans: Sequence[Span]) -> tuple[Span, ...]:
         """The longest spans, at most 100, from the median step unless other steps have most of their time."""
-        start, end = _window(self.step)
+        start, end = window(self.step)
         shown = [span for span in spans if start <= ns(span.start_us) < end]
         if 2 * len(self.steps) * length_us(union_of(shown)) < length_us(union_of(spans)):
             shown = []
@@ -288,14 +287,3 @@ def process_of(step: Step) -> str:
     """The process whose operators and calls a step has; empty if it has none."""
     first = step.ops[:1] or step.calls[:1]
     return pid(first[0].thread) if first else ""
-
-
-def _disjoint(steps: Sequence[Step]) -> list[Interval]:
-    """The time of each step; empty if some overlap or take no time."""
-    times = list(map(_window, steps))
-    is_apart = all(before[1] <= after[0] for before, after in pairwise(times))
-    return times if is_apart and all(start < end for start, end in times) else []
-
-
-def _window(step: Step) -> Interval:
-    return ns(step.start_us), ns(step.end_us)

@@ -8,7 +8,8 @@ from functools import cached_property
 
 from kinetoscope.diagnosis.cpu_states import CAUSES, Cause
 from kinetoscope.diagnosis.facts import Facts
-from kinetoscope.trace.intervals import Interval, intersect, interval, length_us, ns, subtract, union
+from kinetoscope.diagnosis.per_step import window
+from kinetoscope.trace.intervals import Interval, intersect, interval, length_us, lengths_in, ns, subtract, union
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,14 @@ class Idle:
             sums[gap.cause] += ns(gap.duration_us)
         cause = max(CAUSES, key=lambda each: sums[each])
         return cause, sums[cause] / 1000
+
+    @cached_property
+    def longest_step(self) -> tuple[str, float]:
+        """The name of the step with the most idle time, and this time."""
+        steps = self.facts.steps
+        times = lengths_in(list(map(window, steps)), self.facts.idle)
+        index = max(range(len(steps)), key=times.__getitem__)
+        return steps[index].name, times[index] / 1000
 
     @cached_property
     def recorded_us(self) -> float:

@@ -1,9 +1,25 @@
-"""What a thing takes per step if its time differs from step to step, as with a loader that stalls every fourth step."""
+"""The times of steps, and what a thing takes per step: a loader may stall in every fourth step."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from statistics import median
+
+from kinetoscope.trace.events import Step
+from kinetoscope.trace.intervals import Interval, ns
+
+
+def window(step: Step) -> Interval:
+    """The time of a step."""
+    return ns(step.start_us), ns(step.end_us)
+
+
+def disjoint_windows(steps: Sequence[Step]) -> list[Interval]:
+    """The time of each step; empty if some overlap or take no time."""
+    times = list(map(window, steps))
+    is_apart = all(before[1] <= after[0] for before, after in pairwise(times))
+    return times if is_apart and all(start < end for start, end in times) else []
 
 
 def winsorized_mean(times: Sequence[float]) -> float:

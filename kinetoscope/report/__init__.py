@@ -6,6 +6,7 @@ document.py     the HTML file: head, sections in order, drawing.css, style.css a
 headline.py     the first screen: a sentence and four measures
 findings.py     the diagnosis: findings, and questions that the trace cannot answer
 waiting.py      who waits for whom: when CPU and GPU work
+idle_text.py    sentences about the GPU's idle time, in steps and between them
 cpu_time.py     the CPU's time, if there is no GPU work
 timeline.py     the median step as a drawing
 work_tables.py  tables of kernels, operators and collectives

@@ -14,6 +14,7 @@ from kinetoscope.report.cpu_time import cpu_time_html
 from kinetoscope.report.diagnosed import DiagnosedTrace
 from kinetoscope.report.findings import evidence_anchors, findings_html, unknown_html
 from kinetoscope.report.headline import headline, tiles_html
+from kinetoscope.report.idle_text import idle_between_steps_html
 from kinetoscope.report.memory import memory_html
 from kinetoscope.report.places import places_html
 from kinetoscope.report.several import MultiReport
@@ -88,7 +89,8 @@ def _sections(diagnosed: DiagnosedTrace) -> Iterator[tuple[str, str, str]]:
     yield "diagnosis", "Diagnosis", findings_html(diagnosed, anchors, drawn)
     yield "cannot-tell", "What this trace cannot tell", unknown_html(diagnosed)
     if diagnosed.has_gpu:
-        yield "waiting", "Who waits for whom", waiting_html(diagnosed.waits, len(facts.steps)) + gaps_html(facts)
+        waiting = waiting_html(diagnosed.waits, len(facts.steps)) + gaps_html(facts)
+        yield "waiting", "Who waits for whom", waiting + idle_between_steps_html(diagnosed)
     else:
         yield "cpu-time", "What the CPU does", cpu_time_html(facts)
     yield "timeline", "Timeline of a step", Html(drawing + _perfetto(diagnosed))

@@ -23,7 +23,7 @@ MOST_EVIDENCE = 8
 _NO_FAULT = "No rule found a fault that this trace can show. The kernels with the most time are where the next gain is."
 _SIGNS: Mapping[Severity, str] = {"high": "▲▲▲", "medium": "▲▲", "low": "▲"}
 _ADDRESS = re.compile(r"https?://[^\s<>\"')]+[^\s<>\"').,;:]")
-_KINDS = {CpuOp: "operator", CudaCall: "CUDA call", PythonFunction: "Python function"}
+_KINDS = {CpuOp: "operator", CudaCall: "runtime call", PythonFunction: "Python function"}
 
 Anchors = Mapping[tuple[str, str, float, float], str]
 

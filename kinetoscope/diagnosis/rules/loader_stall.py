@@ -9,7 +9,7 @@ from kinetoscope.diagnosis.amounts import duration_text, share_text
 from kinetoscope.diagnosis.cpu_states import Cause, CpuSpan
 from kinetoscope.diagnosis.facts import SLOWDOWN, Facts
 from kinetoscope.diagnosis.missing import no_operators
-from kinetoscope.diagnosis.per_step import slow_steps, usual
+from kinetoscope.diagnosis.per_step import slow_steps, usual, window
 from kinetoscope.diagnosis.rule import CannotTell, Finding, Rule
 from kinetoscope.diagnosis.sources import TENSORBOARD
 from kinetoscope.trace.intervals import contains, intersect, length_us, lengths_in, ns, subtract, union, union_of
@@ -64,7 +64,7 @@ def _is_hidden(facts: Facts, more_us: float = 0.0) -> bool:
     parts = facts.cpu.partition(facts.windows)
     if parts["synchronization"] or parts["pageable copy"]:
         return False
-    windows = [(ns(step.start_us), ns(step.end_us)) for step in facts.steps]
+    windows = list(map(window, facts.steps))
     working = lengths_in(windows, union(time for cause in _WORKING for time in parts[cause]))
     launching = lengths_in(windows, parts["launching"])
     cpu_us = usual([rest + launches / SLOWDOWN for rest, launches in zip(working, launching, strict=True)]) / 1000
