@@ -148,3 +148,12 @@ def test_the_start_of_a_process_comes_before_its_own_gpu_work() -> None:
     assert [call.name for call in Facts(written(*theirs, start, *mine)).start_up] == ["cudaFree"]
     other = {**start, "pid": 999}
     assert Facts(written(*theirs, other, *mine)).start_up == []
+
+
+@pytest.mark.parametrize(("next_device", "started"), [(1, ["cudaFree", "cudaMalloc"]), (0, ["cudaFree"])])
+def test_each_gpu_of_a_process_starts_once(next_device: int, started: list[str]) -> None:
+    """The GPU of a call is that of the next work of its thread."""
+    events = [step(0, 0.0, 9e5), call("cudaFree", 5.0, 2e5), launch(1, 3e5, 5.0), kernel("k", 1, 3.1e5, 1000.0)]
+    events += [call("cudaMalloc", 4e5, 1.5e5), launch(2, 6e5, 5.0), launch(3, 7e5, 5.0)]
+    events += [kernel("k", 2, 6.1e5, 1000.0, device=next_device), kernel("k", 3, 7.1e5, 1000.0, device=1)]
+    assert [call.name for call in Facts(written(*events)).start_up] == started
