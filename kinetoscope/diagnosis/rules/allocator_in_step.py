@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from kinetoscope.diagnosis.amounts import count_text, duration_text
 from kinetoscope.diagnosis.facts import MIN_SHARE, Facts
-from kinetoscope.diagnosis.missing import no_calls, no_warm_step
+from kinetoscope.diagnosis.missing import no_calls, no_gpu_work, no_warm_step
 from kinetoscope.diagnosis.rule import CannotTell, Finding, Rule
 from kinetoscope.diagnosis.sources import MSPROF
 from kinetoscope.trace.events import Span
@@ -49,5 +49,5 @@ RULE = Rule(
     "short: pad to a few sizes, set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, do not call "
     "torch.cuda.empty_cache() in the loop.",
     find=find,
-    needs=(no_calls, no_warm_step),
+    needs=(no_calls, no_gpu_work, no_warm_step),
 )

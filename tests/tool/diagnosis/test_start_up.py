@@ -137,6 +137,7 @@ def test_the_start_of_a_trace_that_lost_its_kernels() -> None:
     bare = [op("aten::mm", 0.0, 9e5), call("cudaFree", 100.0, 6e5), call("cudaMalloc", 6.1e5, 200.0)]
     facts = Facts(written(*bare, launch(1, 7e5, 2e5), launch(2, 9e5, 5.0)))
     assert [call.name for call in facts.start_up] == ["cudaFree", "cudaLaunchKernel"]
+    assert cannot_tell(BY_NAME["allocator-in-step"], facts.trace).reason == "no step has GPU work"
 
 
 def test_the_start_of_a_process_comes_before_its_own_gpu_work() -> None:
