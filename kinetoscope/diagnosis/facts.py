@@ -134,7 +134,7 @@ class Facts:
         return union(map(window, self.steps))
 
     @cached_property
-    def _own_windows(self) -> list[Interval]:
+    def step_windows(self) -> list[Interval]:
         """The time of each step; `windows` if some overlap."""
         return disjoint_windows(self.steps) or self.windows
 
@@ -180,12 +180,12 @@ class Facts:
     @cached_property
     def long_gaps(self) -> tuple[Gap, ...]:
         """The gaps of the GPU in all steps that last at least `LONG_US`."""
-        return self._gaps(self._own_windows, LONG_US)
+        return self._gaps(self.step_windows, LONG_US)
 
     @cached_property
     def all_gaps(self) -> tuple[Gap, ...]:
         """The gaps of the GPU in all steps: in a trace of millions of kernels, finding them takes seconds."""
-        return self._gaps(self._own_windows)
+        return self._gaps(self.step_windows)
 
     def _gaps(self, windows: Sequence[Interval], least_us: float = 0.0) -> tuple[Gap, ...]:
         return gaps_in(windows, self.busy, self.cpu, self.activities, least_us) if self.has_gpu else ()
@@ -237,15 +237,15 @@ class Facts:
         idle = subtract(self.idle, unclaimed)
         other_us = (length_us(self.idle) - length_us(idle)) / count
         mean_us = min(cpu_us, length_us(idle) / count + gpu_us, max(0.0, self.reclaimable_us - other_us) + gpu_us)
-        if self._own_windows is self.windows:
+        if self.step_windows is self.windows:
             return round(mean_us, 3)
-        lengths = (lengths_in(self._own_windows, times) for times in (cpu_times, idle, gpu_times))
+        lengths = (lengths_in(self.step_windows, times) for times in (cpu_times, idle, gpu_times))
         savings = [min(on_cpu, unused + on_gpu) / 1000 for on_cpu, unused, on_gpu in zip(*lengths, strict=True)]
         return round(min(mean_us, usual(savings)) if median(savings) else mean_us, 3)
 
     def lengths_us(self, spans: Iterable[Span]) -> list[float]:
         """The time in each step that at least one of the spans covers."""
-        return [length / 1000 for length in lengths_in(self._own_windows, union_of(spans))]
+        return [length / 1000 for length in lengths_in(self.step_windows, union_of(spans))]
 
     def length_us(self, spans: Iterable[Span]) -> float:
         """The time in steps that at least one of the spans covers, a mean over the steps."""

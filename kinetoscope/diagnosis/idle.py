@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from dataclasses import dataclass
 from functools import cached_property
 
-from kinetoscope.diagnosis.cpu_states import CAUSES, Cause
+from kinetoscope.diagnosis.cpu_states import CAUSES, Cause, CpuSpan
 from kinetoscope.diagnosis.facts import Facts
 from kinetoscope.diagnosis.per_step import window
-from kinetoscope.trace.intervals import Interval, intersect, interval, length_us, lengths_in, ns, subtract, union
+from kinetoscope.trace.intervals import Interval, intersect, length_us, lengths_in, ns, subtract, union_of
+
+_NUMBERS = re.compile(r"[0-9]+")
 
 
 @dataclass(frozen=True)
@@ -65,13 +68,15 @@ class Idle:
     def longest_between_steps(self) -> tuple[str, float]:
         """The name of the CPU events that take most idle time between the steps, and this time; empty without events.
 
-        An operator or function within another is part of it.
+        An operator or function within another is part of it. Names that differ only in numbers are one: `eval_#`.
         """
-        times: dict[str, list[Interval]] = defaultdict(list)
+        groups: dict[str, list[CpuSpan]] = defaultdict(list)
         for span in self.facts.cpu.between_steps:
-            times[span.name].append(interval(span))
-        sums = {name: length_us(intersect(self._pauses, union(each))) for name, each in times.items()}
-        return max(sums.items(), key=lambda item: item[1], default=("", 0.0))
+            groups[_NUMBERS.sub("#", span.name)].append(span)
+        sums = {name: length_us(intersect(self._pauses, union_of(spans))) for name, spans in groups.items()}
+        name, us = max(sums.items(), key=lambda item: item[1], default=("", 0.0))
+        names = {span.name for span in groups[name]}
+        return (names.pop() if len(names) == 1 else name), us
 
     @cached_property
     def _pauses(self) -> list[Interval]:

@@ -7,12 +7,22 @@ from itertools import pairwise
 
 from kinetoscope.diagnosis.amounts import duration_text, share_text
 from kinetoscope.diagnosis.cpu_states import Cause, CpuSpan
-from kinetoscope.diagnosis.facts import SLOWDOWN, Facts
+from kinetoscope.diagnosis.facts import MIN_STEPS, SLOWDOWN, Facts
 from kinetoscope.diagnosis.missing import no_operators
 from kinetoscope.diagnosis.per_step import slow_steps, usual, window
 from kinetoscope.diagnosis.rule import CannotTell, Finding, Rule
 from kinetoscope.diagnosis.sources import TENSORBOARD
-from kinetoscope.trace.intervals import contains, intersect, length_us, lengths_in, ns, subtract, union, union_of
+from kinetoscope.trace.intervals import (
+    contains,
+    intersect,
+    interval,
+    length_us,
+    lengths_in,
+    ns,
+    subtract,
+    union,
+    union_of,
+)
 from kinetoscope.trace.queries import busy_us
 
 MIN_SHARE = 0.05
@@ -27,11 +37,25 @@ def find(facts: Facts) -> Sequence[Finding] | CannotTell:
         return no_operators(RULE, facts) or _between_steps(facts, loading)
     loading_us, saving_us = facts.length_us(fetches), facts.saving_us(fetches)
     if saving_us < MIN_SHARE * facts.mean_step_us or _is_hidden(facts):
-        return []
+        return _single_stall(facts, fetches)
     part = share_text(loading_us, max(loading_us, facts.mean_step_us))
     slow = slow_steps(facts.lengths_us(fetches))
     title = f"Fetching a batch takes {duration_text(loading_us)} per step ({part}){slow}"
     return [_finding(facts, title, fetches, loading_us, saving_us)]
+
+
+def _single_stall(facts: Facts, fetches: Sequence[CpuSpan]) -> Sequence[Finding] | CannotTell:
+    """A stall of one step may be periodic: a loader of N workers that are too slow has N batches ready at a time."""
+    longest = max(fetches, key=lambda fetch: fetch.duration_us)
+    idle_us = length_us(intersect([interval(longest)], facts.idle))
+    steps = len(facts.steps)
+    is_large = idle_us >= MIN_SHARE * facts.mean_step_us * steps and 2 * idle_us > facts.length_us(fetches) * steps
+    if "_MultiProcessing" not in longest.name or steps < MIN_STEPS or not is_large:
+        return []
+    reason = (
+        f"one of {steps:,} fetches takes {duration_text(longest.duration_us)}: with N workers, it may be every Nth"
+    )
+    return CannotTell(RULE, reason, "a schedule with active of at least three times num_workers")
 
 
 def _between_steps(facts: Facts, loading: Sequence[CpuSpan]) -> list[Finding]:
@@ -42,7 +66,7 @@ def _between_steps(facts: Facts, loading: Sequence[CpuSpan]) -> list[Finding]:
     fetches = [fetch for fetch in loading if contains(between, ns(fetch.start_us))]
     if not fetches:
         return []
-    pauses = [(before[1], after[0]) for before, after in pairwise(facts.windows)]
+    pauses = [(before[1], after[0]) for before, after in pairwise(facts.step_windows)]
     times = union_of(fetches)
     loading_us = round(length_us(intersect(between, times)) / len(pauses), 3)
     idle = [length / 1000 for length in lengths_in(pauses, subtract(times, facts.busy))]

@@ -9,7 +9,18 @@ import pytest
 from kinetoscope.diagnosis.facts import Facts
 from kinetoscope.diagnosis.per_step import slow_steps, usual, winsorized_mean
 from kinetoscope.diagnosis.rules import RULES
-from tests.tool.diagnosis.traces import DOWNLOAD, Before, copied, found, function, looped, nothing, without_gpu, written
+from tests.tool.diagnosis.traces import (
+    DOWNLOAD,
+    Before,
+    cannot_tell,
+    copied,
+    found,
+    function,
+    looped,
+    nothing,
+    without_gpu,
+    written,
+)
 from tests.tool.events import Event, annotation, kernel, launch, op, step
 
 BY_NAME = {rule.name: rule for rule in RULES}
@@ -63,9 +74,12 @@ def test_a_stall_of_another_length_counts_as_the_shorter() -> None:
 
 @pytest.mark.parametrize("steps", [12, 100])
 def test_one_stall_is_no_finding(steps: int) -> None:
-    assert nothing(
-        BY_NAME["loader-stall"], written(*looped(steps, fetching(lambda number: 9e5 if number == 7 else 50.0)))
-    )
+    """It may be one of every Nth step if the loader has workers."""
+    events = looped(steps, fetching(lambda number: 900_000.0 if number == 7 else 50.0))
+    unable = cannot_tell(BY_NAME["loader-stall"], written(*events))
+    assert unable.reason == f"one of {steps} fetches takes 900 ms: with N workers, it may be every Nth"
+    single = [{**event, "name": event["name"].replace("_Multi", "_Single")} for event in events]
+    assert nothing(BY_NAME["loader-stall"], written(*single))
 
 
 @pytest.mark.parametrize(("stalls", "saving_us"), [((1, 3, 5), 12_000.0), ((3,), 0.0)])

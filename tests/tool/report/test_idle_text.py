@@ -27,7 +27,7 @@ def decoding(wait: str = "", pause_us: float = 20_000.0, gpu_us: float = 2000.0)
 PAUSES = [2025.0 + 22_025.0 * number for number in range(5)]
 BETWEEN = "of the GPU's idle time (100 %) is between the steps, "
 NOTHING, HARDLY = "where the trace shows nothing.", "where the trace shows hardly anything."
-WORKS = "while the CPU does other work; aten::op0 takes the longest."
+WORKS = "while the CPU does other work; aten::a takes the longest."
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,8 @@ WORKS = "while the CPU does other work; aten::op0 takes the longest."
         ([annotation("log", at + 1500.0, 4000.0) for at in PAUSES], [], HARDLY),
         ([annotation("evaluate", at + 100.0, 19_000.0) for at in PAUSES], [], "most of it during evaluate."),
         ([op("aten::_save", at + 5000.0, 14_000.0) for at in PAUSES], [], "most of it during aten::_save."),
-        ([op(f"aten::op{n}", at + 600.0 * n, 99.0 - n) for at in PAUSES for n in range(30)], [], WORKS),
+        ([op(f"aten::{chr(97 + n)}", at + 600.0 * n, 99.0 - n) for at in PAUSES for n in range(30)], [], WORKS),
+        ([annotation(f"eval_{at}", at + 100.0, 19_000.0) for at in PAUSES], [], "most of it during eval_#.#."),
         (
             [],
             [function("train.py(3): <module>", 0.0, 9e6)]
@@ -47,7 +48,7 @@ WORKS = "while the CPU does other work; aten::op0 takes the longest."
             "most of it during c.py(9): save.",
         ),
     ],
-    ids=["nothing", "around", "a short event", "hardly", "annotation", "operator", "operators", "function"],
+    ids=["nothing", "around", "a short event", "hardly", "annotation", "operator", "operators", "numbers", "function"],
 )
 def test_idle_between_steps(events: list[Event], functions: list[PythonFunction], text: str) -> None:
     trace = diagnosed(written(*decoding(), *events, functions=functions))
