@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from kinetoscope.diagnosis.cpu_states import CAUSES, Cause, CpuStates
 from kinetoscope.diagnosis.gaps import LONG_US, Gap, Waits, gaps_in, waits_in
-from kinetoscope.diagnosis.per_step import disjoint_windows, usual, window, winsorized_mean
+from kinetoscope.diagnosis.per_step import disjoint_windows, window, winsorized_mean
 from kinetoscope.diagnosis.sites import Site, find_sites
 from kinetoscope.diagnosis.start_up import start_up_calls
 from kinetoscope.trace.events import CpuOp, CudaCall, GpuActivity, PythonFunction, Span, Step, Trace, starting_in
@@ -208,9 +208,16 @@ class Facts:
 
     @cached_property
     def reclaimable_us(self) -> float:
-        """The most by which a step can get shorter, a mean: steps do not get shorter than their GPU work."""
-        spare = (step.end_us - step.start_us - busy_us(step.activities) for step in self.steps)
-        return max(0.0, round(math.fsum(spare) / len(self.steps), 3))
+        """The most by which a step can get shorter, a mean: no step is shorter than its own GPU work."""
+        return round(sum(map(spare_us, self.steps)) / len(self.steps), 3)
+
+    def periodic_us(self, savings_us: Sequence[float]) -> float:
+        """The mean of what each step saves, if one slow step does not count.
+
+        At most the time by which the steps together are longer than their GPU work: the CPU runs ahead in a short step.
+        """
+        longer_us = math.fsum(step.end_us - step.start_us - busy_us(step.activities) for step in self.steps)
+        return round(min(winsorized_mean(savings_us), max(0.0, longer_us) / len(self.steps)), 3)
 
     @cached_property
     def long_run_us(self) -> float:
@@ -241,7 +248,8 @@ class Facts:
             return round(mean_us, 3)
         lengths = (lengths_in(self.step_windows, times) for times in (cpu_times, idle, gpu_times))
         savings = [min(on_cpu, unused + on_gpu) / 1000 for on_cpu, unused, on_gpu in zip(*lengths, strict=True)]
-        return round(min(mean_us, usual(savings)) if median(savings) else mean_us, 3)
+        usual_us = median(savings)
+        return round(min(mean_us, max(usual_us, self.periodic_us(savings))) if usual_us else mean_us, 3)
 
     def lengths_us(self, spans: Iterable[Span]) -> list[float]:
         """The time in each step that at least one of the spans covers."""

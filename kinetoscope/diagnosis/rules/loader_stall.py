@@ -52,9 +52,7 @@ def _single_stall(facts: Facts, fetches: Sequence[CpuSpan]) -> Sequence[Finding]
     is_large = idle_us >= MIN_SHARE * facts.mean_step_us * steps and 2 * idle_us > facts.length_us(fetches) * steps
     if "_MultiProcessing" not in longest.name or steps < MIN_STEPS or not is_large:
         return []
-    reason = (
-        f"one of {steps:,} fetches takes {duration_text(longest.duration_us)}: with N workers, it may be every Nth"
-    )
+    reason = f"one of {steps:,} fetches takes {duration_text(longest.duration_us)}: with N workers, it may be every Nth"
     return CannotTell(RULE, reason, "a schedule with active of at least three times num_workers")
 
 

@@ -9,7 +9,7 @@ from kinetoscope.diagnosis.amounts import count_text, duration_text, share_text
 from kinetoscope.diagnosis.facts import MAX_EVIDENCE, Facts, spare_us
 from kinetoscope.diagnosis.gaps import LONG_US, Gap
 from kinetoscope.diagnosis.missing import no_gpu_work, no_operators, no_warm_step
-from kinetoscope.diagnosis.per_step import slow_steps, winsorized_mean
+from kinetoscope.diagnosis.per_step import slow_steps
 from kinetoscope.diagnosis.rule import CannotTell, Finding, Rule
 from kinetoscope.diagnosis.sources import NSYS_AI, STACKS
 from kinetoscope.trace.events import CpuOp, CudaCall, PythonFunction, Span, starting_in
@@ -27,7 +27,7 @@ def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     steps, step_us, slow = 1, facts.step_us, ""
     saving_us = round(min(sum(gap.working_us for gap in gaps), spare_us(facts.step)), 3)
     savings = _savings_us(facts, everywhere)
-    mean_us = round(min(winsorized_mean(savings), facts.reclaimable_us), 3)
+    mean_us = facts.periodic_us(savings)
     if mean_us > saving_us and (slow := slow_steps(savings)):
         gaps, saving_us, steps, step_us = everywhere, mean_us, len(facts.steps), facts.mean_step_us
     if not gaps or saving_us < MIN_SHARE * step_us:

@@ -162,5 +162,7 @@ def test_steps_do_not_get_shorter_than_their_gpu_work_in_the_mean() -> None:
     steps = [step(0, 0.0, 100.0), step(1, 100.0, 100.0), step(2, 200.0, 1000.0)]
     launches = [launch(number + 1, 100.0 * number, 5.0) for number in range(3)]
     kernels = [kernel("k", number + 1, 400.0 * number + 5.0, 400.0) for number in range(3)]
-    assert Facts(written(*steps, *launches, *kernels)).reclaimable_us == 0.0
-    assert Facts(written(*steps, *launches, *kernels[:2])).reclaimable_us == 133.333
+    assert Facts(written(*steps, *launches, *kernels)).periodic_us([0.0, 600.0, 600.0]) == 0.0
+    longer = Facts(written(*steps, *launches, *kernels[:2]))
+    assert longer.periodic_us([0.0, 600.0, 600.0]) == 133.333
+    assert longer.periodic_us([0.0, 60.0, 600.0]) == 40.0
