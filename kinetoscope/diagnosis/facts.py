@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from statistics import median
 from typing import TypeVar
 
 from kinetoscope.diagnosis.cpu_states import CAUSES, Cause, CpuStates
-from kinetoscope.diagnosis.gaps import Gap, Waits, gaps_in, waits_in
+from kinetoscope.diagnosis.gaps import LONG_US, Gap, Waits, gaps_in, waits_in
 from kinetoscope.diagnosis.gpu_use import GpuUse
+from kinetoscope.diagnosis.per_step import disjoint_windows, window, winsorized_mean
 from kinetoscope.diagnosis.sites import Site, find_sites
+from kinetoscope.diagnosis.start_up import start_up_calls
 from kinetoscope.trace.events import CpuOp, CudaCall, GpuActivity, PythonFunction, Span, Step, Trace, starting_in
 from kinetoscope.trace.intervals import (
     Interval,
@@ -27,15 +27,12 @@ from kinetoscope.trace.intervals import (
     union,
     union_of,
 )
-from kinetoscope.trace.queries import busy_us, is_sync, require_steps
+from kinetoscope.trace.queries import busy_us, require_steps
 
 S = TypeVar("S", bound=Span)
 MAX_EVIDENCE = 100
 MIN_SHARE = 0.01
 """Least saving of a finding, as a share of a step: less is noise."""
-START_UP_US = 100_000.0
-"""No call of a warm CUDA takes so long, unless it waits for GPU work."""
-_MAY_WAIT = re.compile(r"Malloc|Free|Memcpy|Memset|Launch")
 WARM_UP_RATIO, MIN_WARM_UP_US, MIN_STEPS = 3.0, 1000.0, 3
 """The first of at least so many steps is warm-up if it takes over 3 times the median of the others, and 1 ms more."""
 WARM_UP_RATIO_OF_TWO = 20.0
@@ -103,16 +100,17 @@ class Facts:
 
     @cached_property
     def start_up(self) -> list[CudaCall]:
-        """The long calls of a trace that starts CUDA and has no warm step; else empty.
+        """The calls of the median step's process that start the GPU's runtime; empty if the trace begins later."""
+        process = process_of(self.step)
+        calls = [call for call in self.trace.calls if process in ("", pid(call.thread))]
+        return start_up_calls(calls, self.activities)
 
-        Contexts, streams and modules are created once. Allocations and launches may also be long because they wait, but
-        near such a creation they belong to the start-up.
-        """
-        if len(self.all_steps) >= MIN_STEPS or self.warm_up:
-            return []
-        long = [call for call in self.in_steps(self.trace.calls) if call.duration_us >= START_UP_US]
-        long = [call for call in long if not is_sync(call.name)]
-        return long if any(not _MAY_WAIT.search(call.name) for call in long) else []
+    @cached_property
+    def cold_until_us(self) -> float:
+        """The end of the last step with a call of `start_up`; 0 without one."""
+        starts = [call.start_us for call in self.start_up]
+        cold = (step.end_us for step in self.all_steps if any(step.start_us <= at < step.end_us for at in starts))
+        return max(cold, default=0.0)
 
     @cached_property
     def steps(self) -> tuple[Step, ...]:
@@ -134,7 +132,17 @@ class Facts:
     @cached_property
     def windows(self) -> list[Interval]:
         """The times of all steps."""
-        return union(map(_window, self.steps))
+        return union(map(window, self.steps))
+
+    @cached_property
+    def step_windows(self) -> list[Interval]:
+        """The time of each step; `windows` if some overlap."""
+        return disjoint_windows(self.steps) or self.windows
+
+    @property
+    def _all_windows(self) -> list[Interval]:
+        """The same with warm-up."""
+        return disjoint_windows(self.all_steps) or union(map(window, self.all_steps))
 
     @cached_property
     def busy(self) -> list[Interval]:
@@ -159,7 +167,7 @@ class Facts:
         threads |= {marker.thread} if marker else set()
         if not threads:
             threads = {op.thread for op in self.step.ops} | {call.thread for call in self.step.calls}
-        return CpuStates(self.trace, frozenset(threads), self.activities, marker is not None)
+        return CpuStates(self.trace, frozenset(threads), self.activities, self._all_windows if marker else ())
 
     @property
     def _at_step(self) -> Sequence[CpuOp]:
@@ -168,12 +176,25 @@ class Facts:
     @cached_property
     def waits(self) -> Waits:
         """Who waits for whom in the median step."""
-        return waits_in(_window(self.step), self.busy, self.cpu)
+        return waits_in(window(self.step), self.busy, self.cpu)
 
     @cached_property
     def gaps(self) -> tuple[Gap, ...]:
         """The gaps of the GPU in the median step; empty if the trace has no GPU work."""
-        return gaps_in(_window(self.step), self.busy, self.cpu, self.activities) if self.has_gpu else ()
+        return self._gaps([window(self.step)])
+
+    @cached_property
+    def long_gaps(self) -> tuple[Gap, ...]:
+        """The gaps of the GPU in all steps that last at least `LONG_US`."""
+        return self._gaps(self.step_windows, LONG_US)
+
+    @cached_property
+    def all_gaps(self) -> tuple[Gap, ...]:
+        """The gaps of the GPU in all steps: in a trace of millions of kernels, finding them takes seconds."""
+        return self._gaps(self.step_windows)
+
+    def _gaps(self, windows: Sequence[Interval], least_us: float = 0.0) -> tuple[Gap, ...]:
+        return gaps_in(windows, self.busy, self.cpu, self.activities, least_us) if self.has_gpu else ()
 
     @cached_property
     def inner_gaps(self) -> list[Gap]:
@@ -196,18 +217,31 @@ class Facts:
         """The most by which a step can get shorter, a mean: no step is shorter than its own GPU work."""
         return round(sum(map(spare_us, self.steps)) / len(self.steps), 3)
 
+    def periodic_us(self, savings_us: Sequence[float]) -> float:
+        """The mean of what each step saves, if one slow step does not count.
+
+        At most the time by which the steps together are longer than their GPU work: the CPU runs ahead in a short step.
+        """
+        longer_us = math.fsum(step.end_us - step.start_us - busy_us(step.activities) for step in self.steps)
+        return round(min(winsorized_mean(savings_us), max(0.0, longer_us) / len(self.steps)), 3)
+
     @cached_property
     def long_run_us(self) -> float:
         """The time of a step in the long run: its wall time, or its GPU work if the CPU runs ahead. A mean."""
         times = (max(step.end_us - step.start_us, busy_us(step.activities)) for step in self.steps)
         return round(math.fsum(times) / len(self.steps), 3)
 
+    @cached_property
+    def mean_step_us(self) -> float:
+        """Wall time of a step in the mean, which one slow step does not raise; at least that of the median step."""
+        return max(self.step_us, round(winsorized_mean([step.end_us - step.start_us for step in self.steps]), 3))
+
     def saving_us(self, cpu: Iterable[Span], gpu: Iterable[Span] = (), unclaimed: Sequence[Interval] = ()) -> float:
         """The most that a step gets shorter without these CPU events and the GPU work that they caused.
 
         Without the CPU events, a step saves at most their time, and only while the GPU waits or does that work. A mean,
-        but at most the median if most steps have the events, so that one slow step does not raise the saving.
-        `unclaimed`: times in which the GPU is idle for another reason.
+        but if most steps have the events, one slow step does not raise the saving. `unclaimed`: times in which the GPU
+        is idle for another reason.
         """
         cpu_times, gpu_times = subtract(union_of(cpu), unclaimed), union_of(gpu)
         count = len(self.steps)
@@ -216,12 +250,16 @@ class Facts:
         idle = subtract(self.idle, unclaimed)
         other_us = (length_us(self.idle) - length_us(idle)) / count
         mean_us = min(cpu_us, length_us(idle) / count + gpu_us, max(0.0, self.reclaimable_us - other_us) + gpu_us)
-        windows = [_window(step) for step in self.steps]
-        if any(before[1] > after[0] for before, after in pairwise(windows)):
+        if self.step_windows is self.windows:
             return round(mean_us, 3)
-        lengths = (lengths_in(windows, times) for times in (cpu_times, idle, gpu_times))
-        usual_us = median(min(on_cpu, unused + on_gpu) for on_cpu, unused, on_gpu in zip(*lengths, strict=True)) / 1000
-        return round(min(mean_us, usual_us) if usual_us else mean_us, 3)
+        lengths = (lengths_in(self.step_windows, times) for times in (cpu_times, idle, gpu_times))
+        savings = [min(on_cpu, unused + on_gpu) / 1000 for on_cpu, unused, on_gpu in zip(*lengths, strict=True)]
+        usual_us = median(savings)
+        return round(min(mean_us, max(usual_us, self.periodic_us(savings))) if usual_us else mean_us, 3)
+
+    def lengths_us(self, spans: Iterable[Span]) -> list[float]:
+        """The time in each step that at least one of the spans covers."""
+        return [length / 1000 for length in lengths_in(self.step_windows, union_of(spans))]
 
     def length_us(self, spans: Iterable[Span]) -> float:
         """The time in steps that at least one of the spans covers, a mean over the steps."""
@@ -232,9 +270,11 @@ class Facts:
         return [span for span in spans if contains(self.windows, ns(span.start_us))]
 
     def evidence(self, spans: Sequence[Span]) -> tuple[Span, ...]:
-        """The longest spans, at most 100, from the median step if it has any."""
-        start, end = _window(self.step)
+        """The longest spans, at most 100, from the median step unless other steps have most of their time."""
+        start, end = window(self.step)
         shown = [span for span in spans if start <= ns(span.start_us) < end]
+        if 2 * len(self.steps) * length_us(union_of(shown)) < length_us(union_of(spans)):
+            shown = []
         return tuple(sorted(shown or spans, key=lambda span: (-span.duration_us, span.start_us))[:MAX_EVIDENCE])
 
     def sites(self, events: Sequence[CpuOp | CudaCall | PythonFunction]) -> list[Site]:
@@ -261,7 +301,3 @@ def process_of(step: Step) -> str:
     """The process whose operators and calls a step has; empty if it has none."""
     first = step.ops[:1] or step.calls[:1]
     return pid(first[0].thread) if first else ""
-
-
-def _window(step: Step) -> Interval:
-    return ns(step.start_us), ns(step.end_us)

@@ -13,6 +13,7 @@ import msgspec
 from kinetoscope.diagnosis.diagnose import Diagnosis, diagnose
 from kinetoscope.diagnosis.facts import Facts
 from kinetoscope.diagnosis.gaps import Waits
+from kinetoscope.diagnosis.idle import Idle
 from kinetoscope.diagnosis.pages import PAGES
 from kinetoscope.diagnosis.rule import CannotTell, Finding, Rule
 from kinetoscope.diagnosis.rules import RULES
@@ -55,6 +56,17 @@ class DiagnosedTrace:
         return max(self.facts.step_us, self.summary.gpu_busy_us_per_step)
 
     @property
+    def mean_step_us(self) -> float:
+        """The same in the mean, where several steps are longer than most. Savings, which are means, are a part of
+        it."""
+        return max(self.step_us, self.facts.mean_step_us)
+
+    @cached_property
+    def idle(self) -> Idle | None:
+        """Where the GPU is idle over all steps; None without GPU work."""
+        return Idle(self.facts) if self.has_gpu else None
+
+    @property
     def has_gpu(self) -> bool:
         """Whether the trace has GPU work."""
         return bool(self.trace.activities)
@@ -89,10 +101,14 @@ def unknown_data(unknown: CannotTell) -> dict[str, Any]:
 
 
 def report_data(diagnosed: DiagnosedTrace) -> dict[str, Any]:
-    """The summary's keys, the use of the GPUs, then `findings` and `cannot_tell`."""
+    """The summary's keys; the use of the GPUs; the GPU's idle time over all steps, null without GPU work; `findings`
+    and `cannot_tell`."""
     data: dict[str, Any] = msgspec.to_builtins(diagnosed.summary)
     data |= gpu_data(diagnosed.facts.gpu_use)
-    step_us = diagnosed.step_us
+    step_us, idle = diagnosed.mean_step_us, diagnosed.idle
+    data["idle_us"] = idle and idle.total_us
+    data["idle_in_steps_us"] = idle and idle.in_steps_us
+    data["idle_between_steps_us"] = idle and idle.between_steps_us
     data["findings"] = [finding_data(finding, step_us) for finding in diagnosed.diagnosis.findings]
     data["cannot_tell"] = [unknown_data(unknown) for unknown in diagnosed.diagnosis.cannot_tell]
     return data

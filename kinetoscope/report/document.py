@@ -16,6 +16,7 @@ from kinetoscope.report.diagnosed import DiagnosedTrace
 from kinetoscope.report.findings import evidence_anchors, findings_html, unknown_html
 from kinetoscope.report.gpus import gpus_html
 from kinetoscope.report.headline import headline, tiles_html
+from kinetoscope.report.idle_text import idle_between_steps_html
 from kinetoscope.report.memory import memory_html
 from kinetoscope.report.places import places_html
 from kinetoscope.report.several import MultiReport
@@ -108,7 +109,7 @@ def _sections(diagnosed: DiagnosedTrace) -> Iterator[tuple[str, str, str]]:
 def _waiting(diagnosed: DiagnosedTrace) -> Html:
     facts = diagnosed.facts
     parts = waiting_html(diagnosed.waits, len(facts.steps)) + gpus_html(facts) + gaps_html(facts)
-    return Html(parts + stream_waits_html(diagnosed.summary))
+    return Html(parts + idle_between_steps_html(diagnosed) + stream_waits_html(diagnosed.summary))
 
 
 def _perfetto(diagnosed: DiagnosedTrace) -> str:

@@ -9,15 +9,12 @@ from kinetoscope.html import Html
 from kinetoscope.report.cpu_time import dominant
 from kinetoscope.report.diagnosed import DiagnosedTrace
 from kinetoscope.report.gpus import busy_tile, percent, work_clause
-from kinetoscope.report.waiting import gpu_busy_us, share
+from kinetoscope.report.idle_text import idle_between_steps, unexplained_idle
 from kinetoscope.report.work_tables import kernel_times
 from kinetoscope.trace.kernel_names import decode_kernel_name
 from kinetoscope.trace.missing_gpu import Dropped
 from kinetoscope.trace.units import format_value
 
-MOSTLY_IDLE = 0.25
-"""Below this share of GPU work in a step, having found no fault explains nothing."""
-CAUSE_NAMES = {"Python": "Python between the operators", "nothing recorded": "time in which the trace shows nothing"}
 WHOLE = "the whole trace"
 """`Trace.steps_from` of a trace in which nothing marks steps."""
 
@@ -60,7 +57,7 @@ def _cost(diagnosed: DiagnosedTrace) -> str:
     """The largest finding, else the longest kernel."""
     found = diagnosed.diagnosis.findings
     if found:
-        return _largest(found[0], diagnosed.step_us)
+        return " ".join(filter(None, (_pauses(diagnosed, found[0]), _largest(found[0], diagnosed.mean_step_us))))
     if unexplained := unexplained_idle(diagnosed) or cpu_alone(diagnosed):
         return unexplained
     times = kernel_times(diagnosed.trace)
@@ -70,13 +67,13 @@ def _cost(diagnosed: DiagnosedTrace) -> str:
     return "No fault was found."
 
 
-def unexplained_idle(diagnosed: DiagnosedTrace) -> str:
-    """The main idle cause if no rule fired and the GPU is mostly idle; else empty."""
-    waits, causes = diagnosed.waits, diagnosed.facts.gaps_us
-    if not diagnosed.has_gpu or share(gpu_busy_us(waits), waits) >= MOSTLY_IDLE or not any(causes.values()):
+def _pauses(diagnosed: DiagnosedTrace, largest: Finding) -> str:
+    """The idle time between the steps, if it is more than mending the largest finding saves; else empty."""
+    idle = diagnosed.idle
+    saving_us = 0.0 if largest.rule.is_once else largest.saving_us_per_step
+    if idle is None or idle.between_steps_us <= 2 * saving_us * len(diagnosed.facts.steps):
         return ""
-    cause = max(causes, key=lambda each: causes[each])
-    return f"No rule found why: most of the GPU's idle time is {CAUSE_NAMES.get(cause, cause)}."
+    return idle_between_steps(diagnosed)
 
 
 def cpu_alone(diagnosed: DiagnosedTrace) -> str:
@@ -114,7 +111,7 @@ def tiles_html(diagnosed: DiagnosedTrace) -> Html:
         mean = sum(each.duration_us for each in step.kernels) / max(1, len(step.kernels))
         text = f"mean duration {format_value(mean, 'us')}" if step.kernels else "only copies and fills"
         tiles.append(("kernels", f"{len(step.kernels):,}", text, "; in the median step"))
-    severities = Counter(finding.severity(diagnosed.step_us) for finding in found)
+    severities = Counter(finding.severity(diagnosed.mean_step_us) for finding in found)
     listed = ", ".join(f"{severities[level]} {level}" for level in ("high", "medium", "low") if severities[level])
     unknown = len(diagnosed.diagnosis.cannot_tell)
     questions = f"; {unknown} that it cannot tell" if unknown else ""

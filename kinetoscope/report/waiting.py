@@ -18,7 +18,7 @@ _CAUSES: dict[Cause, str] = {
     "garbage collection": "Python frees objects",
     "compiling": "Dynamo, Inductor or Triton compile",
     "data loading": "the next batch is not there yet",
-    "memory allocation": "cudaMalloc, cudaFree",
+    "memory allocation": "the driver allocates or frees memory",
     "pageable copy": "a copy from memory that is not pinned blocks the CPU",
     "launching": "operators and launches take the CPU longer than their work takes the GPU",
     "synchronization": "the CPU waited for the GPU, so that no work was queued",

@@ -383,9 +383,9 @@ def starting(context_us: float) -> Trace:
 def test_starting_cuda_is_the_first_step_and_no_fault_of_the_allocator() -> None:
     finding = found(BY_NAME["first-step"], starting(300_000.0))
     assert finding.title == (
-        "The trace starts CUDA: 2 calls of 500 ms, the longest cudaStreamCreateWithFlags with 300 ms"
+        "The trace starts CUDA: 1 call of 300 ms, the longest cudaStreamCreateWithFlags with 300 ms"
     )
-    assert (finding.where, finding.saving_us_per_step) == ("aten::to", 500_000.0)
+    assert (finding.where, finding.saving_us_per_step) == ("aten::to", 300_000.0)
     for name in ("allocator-in-step", "slow-cpu-code"):
         assert "starts CUDA" in cannot_tell(BY_NAME[name], starting(300_000.0)).reason
 

@@ -119,7 +119,7 @@ def test_a_finding_says_all() -> None:
     text = page(traced(), SYNC, SMALL).text
     assert "▲▲▲ high The CPU waits <50 us> Saves at most 30.0 µs per step, 30 % of it" in text
     assert "Evidence 50.0 µs per step Where train.py:3 What to do Wait later." in text
-    assert "cudaStreamSynchronize CUDA call show 50.0 µs 0.040 ms 0.040 ms" in text
+    assert "cudaStreamSynchronize runtime call show 50.0 µs 0.040 ms 0.040 ms" in text
     assert "Source of the rule a list, https://example.org/rules ." in text
     assert "▲ low One small copy Saves at most 2.00 µs per step, 2.0 % of it" in text
     assert "What to do Leave it." in text
