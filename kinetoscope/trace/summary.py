@@ -17,7 +17,8 @@ from kinetoscope.trace.totals import KernelSummary, OperatorSummary, Summary, su
 DESCRIPTION = """\
 Print what one step of a PyTorch trace did: kernels, copies, launches, busy and idle time of the GPU, and every kernel
 by its total time. Counts are per step, times the mean over the active steps. Without ProfilerStep annotations, a step
-is what repeats: an annotation, a CUDA graph replay, a batch of a DataLoader, else the whole trace.
+is what repeats: an annotation, annotated parts in turn, a step of an optimizer, a CUDA graph replay, a batch of a
+DataLoader, else the whole trace.
 
   %(prog)s trace.json.gz --json
 """
