@@ -19,7 +19,8 @@ from kinetoscope.diagnosis.rules import RULES
 from kinetoscope.report.waiting import waits_per_step
 from kinetoscope.trace.events import Trace
 from kinetoscope.trace.kineto import no_collection, read_trace
-from kinetoscope.trace.totals import Summary, summarize
+from kinetoscope.trace.queries import busy_us
+from kinetoscope.trace.totals import Summary, low_median, summarize
 
 
 @dataclass(frozen=True)
@@ -50,8 +51,14 @@ class DiagnosedTrace:
 
     @property
     def step_us(self) -> float:
-        """The time of a step in the long run: the median on the CPU, but at least its GPU work."""
-        return max(self.facts.step_us, self.summary.gpu_busy_us_per_step)
+        """The time of a step in the long run: the median on the CPU, but at least that of its GPU work.
+
+        If there are several kinds of step, a mean over them: no step need take that.
+        """
+        facts = self.facts
+        if facts.kinds:
+            return facts.long_run_us
+        return max(facts.step_us, low_median(busy_us(step.activities) for step in facts.steps))
 
     @property
     def has_gpu(self) -> bool:

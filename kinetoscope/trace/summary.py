@@ -51,6 +51,7 @@ def summary_text(summary: Summary) -> str:
         ),
         *([] if summary.operators else _gpu_lines(summary)),
     ]
+    lines += _kind_lines(summary)
     overlaps = summary.overlap_us_per_step > 0
     lines += _more_lines(summary)
     if summary.kernels:
@@ -70,6 +71,13 @@ def _gpu_lines(summary: Summary) -> Iterator[str]:
         f"idle between {summary.gpu_idle_us_per_step:,.3f} us; "
         f"kernels add up to {summary.kernel_time_us_per_step:,.3f} us"
     )
+
+
+def _kind_lines(summary: Summary) -> Iterator[str]:
+    for kind in summary.kinds_of_step:
+        text = f"{kind.count} of {kind.step_us:,.3f} us, GPU busy {kind.gpu_busy_us_per_step:,.3f} us"
+        name = f": {_shortened(kind.name, COLUMNS - 21 - len(text))}" if kind.name else ""
+        yield f"{'kind of step':<19}{text}{name}"
 
 
 def _more_lines(summary: Summary) -> Iterator[str]:

@@ -17,6 +17,8 @@ from kinetoscope.diagnosis.facts import (
 from kinetoscope.diagnosis.rule import CannotTell, Finding, Rule
 from kinetoscope.diagnosis.sources import GPUPROF, STEPS
 from kinetoscope.trace.events import Span, Step
+from kinetoscope.trace.queries import step_us
+from kinetoscope.trace.step_kinds import usual_us
 
 OTHER_WORK_RATIO = 2.0
 """So many times the operators of the others are other work: in this book's recordings, warm-up adds at most half."""
@@ -27,7 +29,8 @@ OTHER_WORK = (
 
 
 def find(facts: Facts) -> Sequence[Finding] | CannotTell:
-    """Compare the first step with the median of the others; without others, look for the start of CUDA."""
+    """Compare the first step with the median of the others of its kind; without others, look for the start of
+    CUDA."""
     if facts.start_up:
         return [_start_up(facts)]
     first = facts.warm_up
@@ -35,8 +38,7 @@ def find(facts: Facts) -> Sequence[Finding] | CannotTell:
         return CannotTell(RULE, f"the trace has fewer than {MIN_STEPS} steps", STEPS)
     if first is None:
         return []
-    first_us = first.end_us - first.start_us
-    others_us = median(step.end_us - step.start_us for step in facts.steps)
+    first_us, others_us = step_us(first), usual_us(facts.all_steps)
     extra_us = round((first_us - others_us) / len(facts.all_steps), 3)
     title = f"The first step takes {duration_text(first_us)}, the others {duration_text(others_us)}"
     more = _operators(first) / max(1, median(map(_operators, facts.steps)))
@@ -71,9 +73,10 @@ RULE = Rule(
     looks_for="A first step much longer than the others: it loads kernels, compiles, tunes and fills the allocator, "
     "or has work that the others lack. The other findings leave it out. Where a trace has no later step: calls that "
     "create contexts and streams or load modules.",
-    threshold=f"over {WARM_UP_RATIO:.0f} times the median of the others and {MIN_WARM_UP_US / 1000:.0f} ms longer, of "
-    f"at least {MIN_STEPS} steps; of two, over {WARM_UP_RATIO_OF_TWO:.0f} times the other; else, if CUDA calls take "
-    f"{START_UP_US / 1000:.0f} ms each and do not only wait",
+    threshold=f"over {WARM_UP_RATIO:.0f} times the median of the others with as much work and "
+    f"{MIN_WARM_UP_US / 1000:.0f} ms longer, of at least {MIN_STEPS} steps, unless later ones are as long again; of "
+    f"two, over {WARM_UP_RATIO_OF_TWO:.0f} times the other; else, if CUDA calls take {START_UP_US / 1000:.0f} ms each "
+    "and do not only wait",
     source=f"{GPUPROF} (warm-up: above 3 times the median); the start of CUDA is this book's",
     advice="Record later: torch.profiler.schedule(wait=5, warmup=2, active=3). To start faster, cache compiled code "
     "(TORCHINDUCTOR_CACHE_DIR) and tuning results.",

@@ -23,19 +23,20 @@ def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     gaps = [gap for gap in _counted(facts) if gap.cause in ("launching", "Python") and gap.duration_us >= LONG_US]
     total_us = round(sum(gap.duration_us for gap in gaps), 3)
     saving_us = round(min(sum(gap.working_us for gap in gaps), spare_us(facts.step)), 3)
-    if not gaps or saving_us < MIN_SHARE * facts.step_us:
+    if not gaps or saving_us < MIN_SHARE * facts.median_us:
         return []
     gaps.sort(key=lambda gap: -gap.duration_us)
     python_us = round(sum(gap.duration_us for gap in gaps if gap.cause == "Python"), 3)
     title = (
-        f"The GPU waits {duration_text(total_us)} ({share_text(total_us, facts.step_us)} of the step) in "
+        f"The GPU waits {duration_text(total_us)} ({share_text(total_us, facts.median_us)} of the step) in "
         f"{count_text(len(gaps), 'long gap')}: {duration_text(round(total_us - python_us, 3))} in operators and calls, "
         f"{duration_text(python_us)} outside"
     )
     running = [_running(facts, gap) for gap in gaps[:MAX_EVIDENCE]]
     where = _where(facts, gaps[0])
     advice = "" if facts.has_stacks or not python_us else f"{STACKS} shows which functions run. {RULE.advice}"
-    return [Finding(RULE, title, where, facts.evidence(running), total_us, saving_us, advice)]
+    times_us = facts.per_step_us(total_us), facts.per_step_us(saving_us)
+    return [Finding(RULE, title, where, facts.evidence(running), *times_us, advice)]
 
 
 def _counted(facts: Facts) -> Sequence[Gap]:

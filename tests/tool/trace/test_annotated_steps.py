@@ -7,9 +7,11 @@ from itertools import count
 
 import pytest
 
+from kinetoscope.report.headline import headline
 from kinetoscope.trace.events import Trace
 from kinetoscope.trace.kineto import read_trace
 from tests.tool.events import Event, annotation, kernel, launch, op, trace_bytes
+from tests.tool.report.samples import diagnosed
 
 Piece = tuple[str, int]  # the name of an annotation, empty without one, and the number of launches in it
 FORWARD, BACKWARD, STEP = ("forward", 6), ("backward", 12), ("Optimizer.step#SGD.step", 4)
@@ -138,6 +140,10 @@ def test_one_annotation_alone_is_not_joined(pieces: list[Piece]) -> None:
     (name,) = (name for name, _ in pieces if name)
     assert trace.steps_from == f"annotation '{name}'"
     assert {round(s.end_us - s.start_us, 3) for s in trace.steps} == {10.0 + 10 * dict(pieces)[name]}
+    text = headline(diagnosed(trace))
+    outside = "A step (annotation 'backward') takes 130 µs, 786 µs in the mean until the GPU is done, and the GPU works"
+    assert text.startswith(outside) == (name == "backward")
+    assert ("; 45 % of the GPU's time is in no step." in text) == (name == "backward")
 
 
 @pytest.mark.parametrize("sync", [DEVICE_SYNC, "hipDeviceSynchronize", "cudaStreamSynchronize"])
