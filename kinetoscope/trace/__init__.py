@@ -10,6 +10,8 @@ decoding.py        decodes events one by one
 metadata.py        the trace's GPUs and rank
 assembly.py        builds a trace: nesting, launches with linking.py, merged ranks with processes.py
 steps.py           finds the steps by the marks of marks.py, and the work outside all steps
+annotations.py     steps from annotations and optimizers, with process_events.py for the events of a process
+step_kinds.py      tells kinds of step apart: prefill and decode, training and validation
 intervals.py       sets of times, exact in nanoseconds
 queries.py         busy and idle time, waits, copies, collectives, whether steps agree, which step to show
 missing_gpu.py     why a trace has no kernels

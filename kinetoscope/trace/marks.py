@@ -18,10 +18,10 @@ A last step without an end of its own ends with its own work, on the CPU and on 
 
 from __future__ import annotations
 
-import math
 import re
 from collections import defaultdict
 from itertools import pairwise
+from statistics import median_low
 
 from kinetoscope.trace.annotations import (
     FETCH,
@@ -31,13 +31,15 @@ from kinetoscope.trace.annotations import (
     pattern,
     repeated_annotation,
 )
-from kinetoscope.trace.events import CpuOp, CudaCall, starting_in
-from kinetoscope.trace.process_events import CLOCK_NOISE_US, Mark, Part, Work, find_work, has_work, until_next
+from kinetoscope.trace.events import CpuOp, CudaCall
+from kinetoscope.trace.process_events import CLOCK_NOISE_US, Mark, Part, Work, find_work, until_next
 
 PROFILER_STEP, GRAPH_REPLAYS, WHOLE = "ProfilerStep", "CUDA graph replays", "the whole trace"
 FETCHES = "batches of a DataLoader"
 STEP_NAME = re.compile(r"ProfilerStep#([0-9]{1,18})")
 
+MIN_BATCH = 0.1
+"""Least number of launches after a fetch, as a part of the usual number: with fewer, it found the data at its end."""
 _GRAPH_LAUNCH = re.compile(r"(?:cuda|cu|hip)GraphLaunch")
 
 
@@ -111,7 +113,7 @@ def _graph_replays(part: Part) -> list[Mark]:
 
 def _fetches(part: Part, work: Work) -> list[Mark]:
     """A step for each batch that a `DataLoader` yields, by rule 6 of this file; empty if it is not the training
-    loop's. A last fetch without work after it found the data at its end."""
+    loop's. A fetch without work until the next found the data at its end."""
     by_thread: dict[str, list[CpuOp]] = defaultdict(list)
     for op in part.ops:
         if op.is_annotation and op.name.startswith(FETCH):
@@ -119,15 +121,12 @@ def _fetches(part: Part, work: Work) -> list[Mark]:
             if not fetches or op.start_us >= fetches[-1].end_us - CLOCK_NOISE_US:  # not one inside another
                 fetches.append(op)
     fetches = max(by_thread.values(), key=len, default=[])
-    if fetches and work.starts and not _works_after(part, fetches[-1].start_us):
-        fetches = fetches[:-1]
     if len(fetches) < 2:
         return []
     if work.during_us(fetches[0].start_us, part.end_us()) <= work.total_us / 2:
         return []
-    return until_next(part, [op.start_us for op in fetches], "batch")
-
-
-def _works_after(part: Part, start_us: float) -> bool:
-    activities = [each for each in part.activities if each.launch is not None and each.launch.start_us >= start_us]
-    return has_work(starting_in(part.ops, start_us, math.inf), starting_in(part.calls, start_us, math.inf), activities)
+    marks = until_next(part, [op.start_us for op in fetches], "batch")
+    launches = [work.launches(mark.start_us, mark.end_us) for mark in marks]
+    least = MIN_BATCH * median_low(launches)
+    kept = [mark for mark, count in zip(marks, launches, strict=True) if count >= least]
+    return [Mark(number, f"batch #{number}", mark.start_us, mark.end_us) for number, mark in enumerate(kept)]

@@ -78,11 +78,6 @@ def find_work(part: Part) -> Work:
     return Work(total_us, [start for start, _ in launched], [0.0, *accumulate(us for _, us in launched)])
 
 
-def has_work(ops: Sequence[CpuOp], calls: Sequence[CudaCall], activities: Sequence[GpuActivity]) -> bool:
-    """Whether anything but annotations and waiting is among these events."""
-    return bool(activities) or any(not op.is_annotation for op in ops) or any(not is_sync(call.name) for call in calls)
-
-
 def own_end_us(part: Part, start_us: float, limit_us: float, pause_us: float) -> float:
     """The end of the work that starts from `start_us` on, on the CPU, and of the GPU work that it launches.
 

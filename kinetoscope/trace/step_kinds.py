@@ -1,9 +1,10 @@
 """Tell kinds of step apart: prefill and decode, training and validation.
 
-Steps are of two kinds if their own work differs: the GPU is busy at least 1.5 times as long, and they launch other
-kernels or launch them in other sizes, or their marks have other names. Equal launches are two kinds only from 3 times
-on: a slower clock does not do that. Collectives do not count, since they wait. Without GPU work, operators count. A
-step whose time is long for another reason, such as a late batch, is no kind of its own.
+Steps are of two kinds if their own work differs: the GPU is busy at least 1.5 times as long, in all or, if they launch
+1.5 times as many kernels, in the median, and they launch other kernels or launch them in other sizes, or their marks
+have other names. Equal launches are two kinds only from 3 times on: a slower clock does not do that. Collectives do not
+count, since they wait. Without GPU work, operators count. A step whose time is long for another reason, such as a late
+batch, is no kind of its own.
 """
 
 from __future__ import annotations
@@ -65,9 +66,22 @@ def kinds_of_step(trace: Trace) -> tuple[KindOfStep, ...]:
     Where several processes are merged into the file, their steps differ for other reasons.
     """
     steps = () if trace.processes else trace.steps
-    works = list(map(work_us, steps))
-    if len(steps) < 2 * MIN_STEPS or min(works) <= 0 or any(map(_lacks_kernels, steps)):
+    if len(steps) < 2 * MIN_STEPS or any(map(_lacks_kernels, steps)):
         return ()
+    works = list(map(work_us, steps))
+    launches = [float(_launches(step)) for step in steps]
+    clusters = _clusters(works, steps) or _clusters(launches, steps)
+    for low, high in pairwise(clusters):
+        if median(works[index] for index in high) < MIN_RATIO * median(works[index] for index in low):
+            return ()
+    kinds = (KindOfStep(tuple(steps[index] for index in sorted(cluster))) for cluster in clusters)
+    return tuple(sorted(kinds, key=lambda kind: -kind.total_us))
+
+
+def _clusters(works: Sequence[float], steps: Sequence[Step]) -> list[list[int]]:
+    """The indices of steps with about as much work, the least first; empty without two or more clear clusters."""
+    if min(works) <= 0:
+        return []
     order = sorted(range(len(steps)), key=works.__getitem__)
     clusters = [[order[0]]]
     for before, after in pairwise(order):
@@ -76,15 +90,14 @@ def kinds_of_step(trace: Trace) -> tuple[KindOfStep, ...]:
         clusters[-1].append(after)
     clusters = [cluster for cluster in clusters if len(cluster) >= MIN_STEPS]
     if not 2 <= len(clusters) <= MAX_KINDS or sum(map(len, clusters)) < MIN_SHARE * len(steps):
-        return ()
+        return []
     names = Counter(step.name for step in steps)
     launched = [{_launched(steps[index], names) for index in cluster} for cluster in clusters]
+    least = MIN_RATIO_OF_EQUAL if steps[0].activities else math.inf
     for (low, high), (some, others) in zip(pairwise(clusters), pairwise(launched), strict=True):
-        least = MIN_RATIO_OF_EQUAL if steps[0].activities else math.inf
         if some & others and works[high[0]] < least * works[low[-1]]:
-            return ()
-    kinds = (KindOfStep(tuple(steps[index] for index in sorted(cluster))) for cluster in clusters)
-    return tuple(sorted(kinds, key=lambda kind: -kind.total_us))
+            return []
+    return clusters
 
 
 def usual_us(steps: Sequence[Step]) -> float:
@@ -110,6 +123,10 @@ def work_us(step: Step) -> float:
     if step.activities:
         return busy_us(activity for activity in step.activities if not is_collective(activity))
     return length_us(union_of(op for op in step.ops if not op.is_annotation))
+
+
+def _launches(step: Step) -> int:
+    return len(step.activities) or sum(not op.is_annotation for op in step.ops)
 
 
 def _lacks_kernels(step: Step) -> bool:

@@ -11,7 +11,8 @@ from msgspec import Struct
 
 from kinetoscope.trace.events import CpuOp, CudaCall, GpuActivity, Span, Step, Uncounted, by_start, starting_in
 from kinetoscope.trace.marks import PROFILER_STEP, STEP_NAME, WHOLE, find_marks
-from kinetoscope.trace.process_events import Mark, Part, has_work
+from kinetoscope.trace.process_events import Mark, Part
+from kinetoscope.trace.queries import is_sync
 
 BEFORE, BETWEEN, AFTER = "launched before the first step", "launched between steps", "launched after the last step"
 NO_LAUNCH, NO_PROCESS = "no launch in the trace", "could be of several of the merged processes"
@@ -124,8 +125,15 @@ def _steps(
 
 def _without_unfinished(steps: list[Step]) -> list[Step]:
     """Omit a last step without any work: `prof.step()` began it, and the loop ended."""
-    worked = [has_work(step.ops, step.calls, step.activities) for step in steps]
+    worked = list(map(_has_work, steps))
     return steps[:-1] if any(worked) and not worked[-1] else steps
+
+
+def _has_work(step: Step) -> bool:
+    """Whether a step has anything but annotations and waiting."""
+    if step.activities or any(not is_sync(call.name) for call in step.calls):
+        return True
+    return any(not op.is_annotation for op in step.ops)
 
 
 Window = tuple[float, float, int]  # start, end, index of the step

@@ -79,11 +79,19 @@ PARTS_NAMES = "iterations of 'forward', 'backward', 'Optimizer.step#SGD.step'"
 def test_an_iteration_lasts_until_the_next(
     pieces: list[Piece], marked_by: str, activities: int, last_us: float
 ) -> None:
-    """The last one ends with its own work: not with the sync of a profiler that stops, nor with an empty fetch."""
-    sync = launch(None, 90_000.0, 5_000_000.0, name=DEVICE_SYNC)
-    trace = read(*loop(pieces, 4), *([annotation(FETCH[0], 4000, 10)] if FETCH in pieces else []), sync)
+    """The last one ends with its own work, not with the sync of a profiler that stops."""
+    trace = read(*loop(pieces, 4), launch(None, 90_000.0, 5_000_000.0, name=DEVICE_SYNC))
     assert (trace.steps_from, lost(trace)) == (marked_by, 0)
     assert places(trace) == [(1000.0 * index, 1000.0 if index < 3 else last_us, activities) for index in range(4)]
+
+
+def test_a_fetch_that_finds_no_data_begins_no_batch() -> None:
+    """Each loop over a `DataLoader` ends with such a fetch."""
+    validation = loop([FETCH, bare(4)], 3, start=3200.0, period=100.0)
+    ends = [annotation(FETCH[0], at, 50.0) for at in (3120.0, 3550.0)]
+    trace = read(*loop([FETCH, bare(8)], 4), *validation, *ends, op("aten::empty", 3180.0, 5.0))
+    assert (trace.steps_from, lost(trace)) == ("batches of a DataLoader", 0)
+    assert [us for _, us, _ in places(trace)] == [1000.0, 1000.0, 1000.0, 120.0, 100.0, 100.0, 150.0]
 
 
 @pytest.mark.parametrize(

@@ -64,11 +64,15 @@ def counts(trace: Trace) -> list[tuple[int, float, float]]:
             trace_of([*[LONG] * 2, *[SHORT] * 2, *[(1, 50.0, 100.0)] * 2]),
             [(2, 2500.0, 2000.0), (2, 400.0, 300.0), (2, 100.0, 50.0)],
         ),
+        (
+            trace_of([(20, us, 3000.0) for us in (100.0, 55.0, 25.0)] + [(5, us, 900.0) for us in (20.0, 60.0, 35.0)]),
+            [(3, 3000.0, 1200.0), (3, 900.0, 191.667)],
+        ),
         (trace_of([(20, 100.0, 500.0), SHORT] * 2), [(2, 2000.0, 2000.0), (2, 400.0, 300.0)]),
     ],
     ids=[
         "prefill and decode", "one after the other", "other sizes", "a slower clock", "four times as long",
-        "marks with two names", "one of no kind", "three kinds", "the CPU runs ahead",
+        "marks with two names", "one of no kind", "three kinds", "prompts of all lengths", "the CPU runs ahead",
     ],
 )  # fmt: skip
 def test_kinds_by_their_own_work(trace: Trace, kinds: list[tuple[int, float, float]]) -> None:
@@ -83,9 +87,18 @@ def test_kinds_by_their_own_work(trace: Trace, kinds: list[tuple[int, float, flo
         trace_of([(5 + number, 60.0, 2000.0) for number in range(12)]),
         trace_of([(5, 50.0, 900.0), (5, 160.0, 900.0)] * 3, kernel_name=ALL_REDUCE),
         trace_of([LONG, SHORT, LONG]),
+        trace_of([(20, 10.0, 900.0), (5, 40.0, 900.0)] * 3),
         trace_of([(0, 0.0, 400.0), SHORT, LONG] * 3),
     ],
-    ids=["one long step", "a stall", "work that grows", "waiting for other ranks", "three steps", "no work"],
+    ids=[
+        "one long step",
+        "a stall",
+        "work that grows",
+        "waiting for other ranks",
+        "three steps",
+        "as much in other kernels",
+        "no work",
+    ],
 )
 def test_no_kinds(trace: Trace) -> None:
     assert counts(trace) == []
