@@ -60,10 +60,10 @@ def _name(diagnosed: DiagnosedTrace) -> str:
 
 
 def _outside(diagnosed: DiagnosedTrace) -> str:
-    """The share of the GPU's time in no step, if an annotation marks steps: it may be a part of a step."""
+    """The share of the GPU's time in no step, if annotations mark steps: they may be a part of a step."""
     trace = diagnosed.trace
     us, total_us = durations_sum_us(trace.unattributed), durations_sum_us(trace.activities)
-    if not trace.steps_from.startswith("annotation ") or us <= MIN_OUTSIDE * total_us:
+    if not trace.steps_from.startswith(("annotation", "iterations of")) or us <= MIN_OUTSIDE * total_us:
         return ""
     return f"; {_percent(us / total_us)} of the GPU's time is in no step"
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
@@ -11,17 +12,24 @@ from statistics import median_low
 
 from msgspec import Struct
 
-from kinetoscope.trace.events import CpuOp
+from kinetoscope.trace.events import CpuOp, by_start
 from kinetoscope.trace.process_events import CLOCK_NOISE_US, Mark, Part, Work, own_end_us
 
 FETCH = "enumerate(DataLoader)#"
 OPTIMIZER = "Optimizer.step#"
 WHOLE_STEP = 0.95
 """An annotation with so much of the GPU time is the whole step; with less, parts that take turns with it are sought."""
+PARTS = ("Optimizer.", "nccl:", "gloo:")
+"""PyTorch's own annotations of parts of a step."""
+MIN_PARTS = 1 / 3
+"""Parts with more of the GPU time make iterations, or those from whose first to whose last nearly all is launched."""
+MIN_SHARE = 0.1
+"""Least part of the GPU time that steps with a second name have."""
 _NUMBERS = re.compile(r"[0-9]+")
 _MAX_NAME = 200
 _SHOWN = 4
 _MAX_PERIOD = 8
+_MAX_BASES = 8
 
 Group = list[CpuOp]
 
@@ -53,16 +61,42 @@ def is_optimizer(group: Sequence[CpuOp]) -> bool:
     return group[0].name.startswith(OPTIMIZER)
 
 
-def repeated_annotation(groups: Sequence[Group], work: Work) -> Group:
-    """The annotation with most of the GPU time, then the longest; empty if none has more than half of that time."""
-    best: tuple[float, float, Group] = (work.total_us / 2, 0.0, [])
-    for group in groups:
-        if not group[0].name.startswith(FETCH):
-            covered_us = sum(work.during_us(op.start_us, op.end_us) for op in group)
-            lasted_us = sum(op.duration_us for op in group)
-            if (covered_us, lasted_us) > best[:2] and covered_us > work.total_us / 2:
-                best = covered_us, lasted_us, group
-    return best[2]
+def step_annotations(groups: Sequence[Group], work: Work) -> list[Group]:
+    """The annotation with most of the GPU time, then the longest, and those beside it on its thread with a part of that
+    time, such as `train` and `validate`; empty if they have no more than half of it."""
+
+    def covered_us(group: Group) -> float:
+        return sum(work.during_us(op.start_us, op.end_us) for op in group)
+
+    steps = [(covered_us(group), group) for group in groups if not group[0].name.startswith(FETCH)]
+    steps.sort(key=lambda step: (-step[0], -sum(op.duration_us for op in step[1])))
+    chosen, total_us = [group for _, group in steps[:1]], sum(us for us, _ in steps[:1])
+    for us, group in steps[1:]:
+        is_beside = group[0].thread == chosen[0][0].thread and not group[0].name.startswith(PARTS)
+        spans = sorted((op for each in (*chosen, group) for op in each), key=by_start)
+        if us >= MIN_SHARE * work.total_us and is_beside and not overlaps_itself(spans):
+            chosen.append(group)
+            total_us += us
+    return chosen if total_us > work.total_us / 2 else []
+
+
+def starts_in(group: Group, marks: Sequence[Mark]) -> bool:
+    """Whether a span of the annotation starts in one of the marks, which are in start order."""
+    at = ((bisect_right(marks, op.start_us, key=by_start) - 1, op.start_us) for op in group)
+    return any(index >= 0 and start < marks[index].end_us for index, start in at)
+
+
+def with_steps(marks: Sequence[Mark], groups: Sequence[Group]) -> list[Mark]:
+    """The marks, and a step for each span of these annotations; a step ends where such a span begins."""
+    spans = [Mark(0, op.name, op.start_us, op.end_us, op) for group in groups for op in group]
+    merged = sorted([*marks, *spans], key=by_start)
+    ends = [*(mark.start_us for mark in merged[1:]), math.inf]
+    return [
+        Mark(number, f"iteration #{number}" if mark.op is None else mark.name, mark.start_us, end, mark.op)
+        for number, (mark, end) in enumerate(
+            (mark, min(mark.end_us, limit)) for mark, limit in zip(merged, ends, strict=True)
+        )
+    ]
 
 
 class Iterations(Struct, frozen=True):
@@ -70,8 +104,10 @@ class Iterations(Struct, frozen=True):
 
     names: tuple[str, ...]
     marks: list[Mark]
-    parts_share: float
-    """The share of the GPU time that is launched during annotated parts."""
+    cores: list[Mark]
+    """Each iteration from its first part to its last."""
+    are_annotated: bool
+    """Whether the parts have most of the work, not only an optimizer's step or a fetch."""
 
     @property
     def text(self) -> str:
@@ -86,11 +122,12 @@ def find_iterations(part: Part, groups: Sequence[Group], work: Work) -> Iteratio
 
     None if iterations have no more than half of the GPU time, or no optimizer and only one part.
     """
-    found = _of_optimizer(part, groups, work)
-    if found is None and (parts := [group for group in groups if not group[0].name.startswith(FETCH)]):
-        found = _iterations(part, max(parts, key=work.share), groups, work)
-        found = found if len(found.names) > 1 and found.parts_share > 0.5 else None
-    return found
+    if found := _of_optimizer(part, groups, work):
+        return found
+    bases = [group for group in groups if not group[0].name.startswith(FETCH)]
+    bases = sorted(bases, key=work.share, reverse=True)[:_MAX_BASES]
+    found_around = (_iterations(part, base, groups, work) for base in bases)
+    return next((found for found in found_around if len(found.names) > 1 and found.are_annotated), None)
 
 
 def _of_optimizer(part: Part, groups: Sequence[Group], work: Work) -> Iterations | None:
@@ -134,7 +171,8 @@ def _iterations(part: Part, base: Group, groups: Sequence[Group], work: Work) ->
         for core, (start, end) in zip(cores, _places(part, cores, work, is_last=is_optimizer(base)), strict=True)
     ]
     parts_share = work.share(op for parts in outermost for op in parts)
-    return Iterations(tuple(dict.fromkeys(names[id(op)] for op in outermost[0])), marks, parts_share)
+    are_annotated = parts_share > MIN_PARTS or (not is_optimizer(base) and work.share(cores) >= WHOLE_STEP)
+    return Iterations(tuple(dict.fromkeys(names[id(op)] for op in outermost[0])), marks, cores, are_annotated)
 
 
 def _outermost(spans: Iterable[CpuOp]) -> list[CpuOp]:
@@ -148,14 +186,14 @@ def _outermost(spans: Iterable[CpuOp]) -> list[CpuOp]:
 def _turns(base: Group, group: Group) -> list[Sequence[CpuOp]]:
     """The occurrences of a part in the iteration of each span of `base`; empty if the part does not take turns with it.
 
-    From one span of `base` to the next there are as many in most iterations, at least one, and seldom more: other work
-    may use the part too, such as `forward` in an evaluation.
+    From one span of `base` to the next there is one in most iterations, and seldom more: other work may use the part
+    too, such as `forward` in an evaluation. An iteration of an optimizer may have several, as it accumulates gradients.
     """
     starts = [op.start_us for op in group]
     at = [bisect_left(starts, op.start_us) for op in base]
     counts = Counter(after - before for before, after in pairwise(at))
     usual = min(counts)
-    if not usual or 2 * counts[usual] < len(base) - 1:
+    if not usual or 2 * counts[usual] < len(base) - 1 or (usual > 1 and not is_optimizer(base)):
         return []
     if at[0] >= usual:  # it comes before `base`
         return [group[index - usual : index] for index in at]

@@ -2,11 +2,13 @@
 
 1. `ProfilerStep#N`, as `prof.step()` records it, on the thread that has most of them. A last one without any operator,
    launch or GPU work is not a step: there the loop ended.
-2. An annotation that repeats on one thread without overlapping itself, with more than half of the GPU time launched
-   during it (of the CPU time, if there is no GPU work): of several, that with most, then the longest, the outermost.
-   Names that differ only in numbers are one: `execute_context_3(...)`. Fetching a batch is a part of a step.
-3. Annotated parts that take turns on one thread, such as `forward`, `backward` and `Optimizer.step#SGD.step`, if none
-   of them has nearly all of the GPU time, and together they have more than half: a step lasts until the next.
+2. Annotated parts that take turns on one thread, such as `forward`, `backward` and `Optimizer.step#SGD.step`, if none
+   of them has nearly all of the GPU time: a step lasts until the next. An annotation beside them, as in rule 3, marks
+   other steps, such as `evaluate`.
+3. An annotation that repeats on one thread without overlapping itself, with more than half of the GPU time launched
+   during it (of the CPU time, if there is no GPU work): of several, that with most, then the longest, the outermost,
+   and those beside it that have a tenth, as `train` and `validate`. Names that differ only in numbers are one:
+   `execute_context_3(...)`. Fetching a batch is a part of a step.
 4. In a trace with `Optimizer.step#...`: fetches of a `DataLoader`, as in rule 6, else a step for each of the
    optimizer's, with more than half of the GPU time.
 5. CUDA graph launches that repeat on one thread, with more than half of the GPU time: a step lasts until the next.
@@ -20,16 +22,20 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from collections.abc import Sequence
 from itertools import pairwise
 from statistics import median_low
 
 from kinetoscope.trace.annotations import (
     FETCH,
     WHOLE_STEP,
+    Group,
     annotation_groups,
     find_iterations,
     pattern,
-    repeated_annotation,
+    starts_in,
+    step_annotations,
+    with_steps,
 )
 from kinetoscope.trace.events import CpuOp, CudaCall
 from kinetoscope.trace.process_events import CLOCK_NOISE_US, Mark, Part, Work, find_work, until_next
@@ -79,23 +85,24 @@ def _cut(mark: Mark, following: Mark) -> Mark:
 def _annotated(part: Part, work: Work) -> tuple[str, list[Mark]] | None:
     """Steps by rules 2 to 4 of this file."""
     groups = annotation_groups(part)
-    repeated = repeated_annotation(groups, work)
-    share = work.share(repeated)
-    iterations = None if share >= WHOLE_STEP else find_iterations(part, groups, work)
-    is_joined = iterations is not None and len(iterations.names) > 1
-    if (
-        iterations
-        and is_joined
-        and (pattern(repeated) in iterations.names if repeated else iterations.parts_share > 0.5)
-    ):
-        return iterations.text, iterations.marks
-    if repeated:
-        marks = [Mark(number, op.name, op.start_us, op.end_us, op) for number, op in enumerate(repeated)]
-        return f"annotation {pattern(repeated)!r}", marks
+    steps = step_annotations(groups, work)
+    is_whole = any(work.share(group) >= WHOLE_STEP for group in steps)
+    beside = [group for group in groups if not steps or group[0].thread == steps[0][0].thread]
+    iterations = None if is_whole else find_iterations(part, beside, work)
+    if iterations and iterations.are_annotated and len(iterations.names) > 1:
+        others = [group for group in steps if not starts_in(group, iterations.cores)]
+        return _all_names([iterations.text], others), with_steps(iterations.marks, others)
+    if steps:
+        return _all_names([], steps), with_steps([], steps)
     if iterations:
         marks = _fetches(part, work)
         return (FETCHES, marks) if marks else (iterations.text, iterations.marks)
     return None
+
+
+def _all_names(marked_by: list[str], groups: Sequence[Group]) -> str:
+    names = [repr(pattern(group)) for group in groups]
+    return ", ".join(marked_by + ([f"annotation{'s' * (len(names) > 1)} {', '.join(names)}"] if names else []))
 
 
 def _graph_replays(part: Part) -> list[Mark]:

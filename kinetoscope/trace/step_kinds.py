@@ -1,16 +1,17 @@
 """Tell kinds of step apart: prefill and decode, training and validation.
 
-Steps are of two kinds if their own work differs: the GPU is busy at least 1.5 times as long, in all or, if they launch
-1.5 times as many kernels, in the median, and they launch other kernels or launch them in other sizes, or their marks
-have other names. Equal launches are two kinds only from 3 times on: a slower clock does not do that. Collectives do not
-count, since they wait. Without GPU work, operators count. A step whose time is long for another reason, such as a late
-batch, is no kind of its own.
+Steps are of two kinds if different annotations mark them, or if their own work differs: the GPU is busy at least 1.5
+times as long, in all or, if they launch 1.5 times as many kernels, in the median, and they launch other kernels or
+launch them in other sizes, or their marks have other names. Equal launches are two kinds only from 3 times on: a slower
+clock does not do that. Collectives do not count, since they wait. Without GPU work, operators count. A step whose time
+is long for another reason, such as a late batch, is no kind of its own.
 """
 
 from __future__ import annotations
 
 import math
-from collections import Counter
+import re
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from itertools import pairwise
 from statistics import median, median_low
@@ -26,6 +27,7 @@ MIN_RATIO, MIN_RATIO_OF_EQUAL = 1.5, 3.0
 MIN_STEPS, MAX_KINDS = 2, 3
 MIN_SHARE = 0.8
 """Least share of the steps that are of a kind with others: where more are single, the work varies, without kinds."""
+_NUMBERS = re.compile(r"[0-9]+")
 
 
 class KindOfStep(Struct, frozen=True):
@@ -66,16 +68,35 @@ def kinds_of_step(trace: Trace) -> tuple[KindOfStep, ...]:
     Where several processes are merged into the file, their steps differ for other reasons.
     """
     steps = () if trace.processes else trace.steps
-    if len(steps) < 2 * MIN_STEPS or any(map(_lacks_kernels, steps)):
+    if len(steps) < 2 * MIN_STEPS:
         return ()
-    works = list(map(work_us, steps))
-    launches = [float(_launches(step)) for step in steps]
-    clusters = _clusters(works, steps) or _clusters(launches, steps)
-    for low, high in pairwise(clusters):
-        if median(works[index] for index in high) < MIN_RATIO * median(works[index] for index in low):
-            return ()
+    clusters = _by_name(steps) or _by_work(steps)
     kinds = (KindOfStep(tuple(steps[index] for index in sorted(cluster))) for cluster in clusters)
     return tuple(sorted(kinds, key=lambda kind: -kind.total_us))
+
+
+def _by_name(steps: Sequence[Step]) -> list[list[int]]:
+    """The indices of steps whose marks have one name, apart from numbers; empty without several such names."""
+    clusters: dict[str, list[int]] = defaultdict(list)
+    for index, step in enumerate(steps):
+        clusters[_NUMBERS.sub("#", step.name)].append(index)
+    return _enough(list(clusters.values()), len(steps))
+
+
+def _enough(clusters: list[list[int]], count: int) -> list[list[int]]:
+    """The clusters without single steps; empty if these are too many, or the clusters too few or many."""
+    clusters = [cluster for cluster in clusters if len(cluster) >= MIN_STEPS]
+    is_clear = 2 <= len(clusters) <= MAX_KINDS and sum(map(len, clusters)) >= MIN_SHARE * count
+    return clusters if is_clear else []
+
+
+def _by_work(steps: Sequence[Step]) -> list[list[int]]:
+    if any(map(_lacks_kernels, steps)):
+        return []
+    works = list(map(work_us, steps))
+    clusters = _clusters(works, steps) or _clusters([float(_launches(step)) for step in steps], steps)
+    medians = [median(works[index] for index in cluster) for cluster in clusters]
+    return clusters if all(high >= MIN_RATIO * low for low, high in pairwise(medians)) else []
 
 
 def _clusters(works: Sequence[float], steps: Sequence[Step]) -> list[list[int]]:
@@ -88,9 +109,7 @@ def _clusters(works: Sequence[float], steps: Sequence[Step]) -> list[list[int]]:
         if works[after] >= MIN_RATIO * works[before]:
             clusters.append([])
         clusters[-1].append(after)
-    clusters = [cluster for cluster in clusters if len(cluster) >= MIN_STEPS]
-    if not 2 <= len(clusters) <= MAX_KINDS or sum(map(len, clusters)) < MIN_SHARE * len(steps):
-        return []
+    clusters = _enough(clusters, len(steps))
     names = Counter(step.name for step in steps)
     launched = [{_launched(steps[index], names) for index in cluster} for cluster in clusters]
     least = MIN_RATIO_OF_EQUAL if steps[0].activities else math.inf

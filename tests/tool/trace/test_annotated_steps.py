@@ -10,6 +10,7 @@ import pytest
 from kinetoscope.report.headline import headline
 from kinetoscope.trace.events import Trace
 from kinetoscope.trace.kineto import read_trace
+from kinetoscope.trace.step_kinds import kinds_of_step
 from tests.tool.events import Event, annotation, kernel, launch, op, trace_bytes
 from tests.tool.report.samples import diagnosed
 
@@ -138,6 +139,47 @@ def test_a_part_that_an_evaluation_uses_too() -> None:
     """`forward` has most of the GPU time, and is no step."""
     trace = read(*loop(PARTS, 3), *loop([FORWARD] * 9, 1, start=3000.0))
     assert (trace.steps_from, len(trace.steps), lost(trace)) == (PARTS_NAMES, 3, 54)
+
+
+def test_a_part_with_most_of_the_time_in_an_evaluation() -> None:
+    trace = read(*loop([FORWARD, BACKWARD], 3), *loop([FORWARD], 9, start=3000.0, period=300.0))
+    assert trace.steps_from == "iterations of 'forward', 'backward'"
+    assert (len(trace.steps), lost(trace)) == (3, 54)
+
+
+def test_parts_around_a_part_that_repeats() -> None:
+    trace = read(*loop([("embed", 1), *[("layer", 5)] * 6, ("head", 2)], 3))
+    assert (trace.steps_from, lost(trace)) == ("iterations of 'embed', 'head'", 0)
+    assert [count for _, _, count in places(trace)] == [33, 33, 33]
+
+
+TRAIN, VALIDATE = ("train", 20), ("validate", 5)
+
+
+@pytest.mark.parametrize(
+    ("events", "marked_by", "kinds"),
+    [
+        (
+            [*loop([TRAIN], 4), *loop([VALIDATE], 8, start=4000.0, period=300.0)],
+            "annotations 'train', 'validate'", [(4, 210.0, "train"), (8, 60.0, "validate")],
+        ),
+        (
+            loop([("prefill", 40), *[("decode", 3)] * 5], 3, period=2000.0),
+            "annotations 'prefill', 'decode'", [(3, 410.0, "prefill"), (15, 40.0, "decode")],
+        ),
+        (
+            [*loop(PARTS, 4), *loop([("evaluate", 20)], 3, start=4000.0)],
+            f"{PARTS_NAMES}, annotation 'evaluate'", [(4, 1000.0, ""), (3, 210.0, "evaluate")],
+        ),
+    ],
+    ids=["training and validation", "prefill and decode", "parts and evaluation"],
+)  # fmt: skip
+def test_annotations_beside_each_other_are_kinds_of_step(
+    events: list[Event], marked_by: str, kinds: list[tuple[int, float, str]]
+) -> None:
+    trace = read(*events)
+    assert (trace.steps_from, lost(trace)) == (marked_by, 0)
+    assert [(len(kind.steps), kind.step_us, kind.name) for kind in kinds_of_step(trace)] == kinds
 
 
 @pytest.mark.parametrize(
