@@ -107,7 +107,7 @@ class Iterations(Struct, frozen=True):
     cores: list[Mark]
     """Each iteration from its first part to its last."""
     are_annotated: bool
-    """Whether the parts have most of the work, not only an optimizer's step or a fetch."""
+    """Whether the user's own annotations of parts have much of the work."""
 
     @property
     def text(self) -> str:
@@ -170,7 +170,8 @@ def _iterations(part: Part, base: Group, groups: Sequence[Group], work: Work) ->
         Mark(core.number, core.name, start, end)
         for core, (start, end) in zip(cores, _places(part, cores, work, is_last=is_optimizer(base)), strict=True)
     ]
-    parts_share = work.share(op for parts in outermost for op in parts)
+    own = (FETCH, *PARTS)
+    parts_share = work.share(op for parts in outermost for op in parts if not op.name.startswith(own))
     are_annotated = parts_share > MIN_PARTS or (not is_optimizer(base) and work.share(cores) >= WHOLE_STEP)
     return Iterations(tuple(dict.fromkeys(names[id(op)] for op in outermost[0])), marks, cores, are_annotated)
 
