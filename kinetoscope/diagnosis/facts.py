@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from statistics import median
+from statistics import fmean, median
 from typing import TypeVar
 
 from kinetoscope.diagnosis.cpu_states import CAUSES, Cause, CpuStates
@@ -27,7 +27,8 @@ from kinetoscope.trace.intervals import (
     union,
     union_of,
 )
-from kinetoscope.trace.queries import busy_us, require_steps
+from kinetoscope.trace.queries import busy_us, require_steps, step_us
+from kinetoscope.trace.step_kinds import KindOfStep, kinds_of_step, usual_us
 
 S = TypeVar("S", bound=Span)
 MAX_EVIDENCE = 100
@@ -46,7 +47,8 @@ Of 166 on an H100 and an H200, 90 % took 1.6 to 6.7 times as long, the median 2.
 
 @dataclass(frozen=True)
 class Facts:
-    """A trace and facts derived from it. Per-step times are means over `steps`; `step` is the median step.
+    """A trace and facts derived from it. Per-step times are means over `steps`; `step` is the median step, of the kind
+    that takes most of the time.
 
     If one file has several processes (merged ranks), everything but `trace` and `has_...` belongs to the median step's
     process.
@@ -57,14 +59,23 @@ class Facts:
     @cached_property
     def step(self) -> Step:
         """The step of median duration (the low one of two); raises `TraceError` without a step."""
-        require_steps(self.trace)
-        ordered = sorted(self.trace.steps, key=lambda step: step.end_us - step.start_us)
-        return ordered[(len(ordered) - 1) // 2]
+        usual = [step for step in self.kinds[0].steps if step is not self.warm_up] if self.kinds else self.trace.steps
+        return _median_step(usual)
+
+    @cached_property
+    def kinds(self) -> tuple[KindOfStep, ...]:
+        """The kinds of step, that with most time first; empty if there is one."""
+        return kinds_of_step(self.trace)
+
+    @cached_property
+    def median_us(self) -> float:
+        """Wall time of the median step."""
+        return step_us(self.step)
 
     @cached_property
     def step_us(self) -> float:
-        """Wall time of the median step."""
-        return round(self.step.end_us - self.step.start_us, 3)
+        """Wall time with which times per step compare: of the median step; if there are kinds of step, the mean."""
+        return round(fmean(map(step_us, self.steps)), 3) if self.kinds else self.median_us
 
     @cached_property
     def has_stacks(self) -> bool:
@@ -83,8 +94,9 @@ class Facts:
 
     @cached_property
     def all_steps(self) -> tuple[Step, ...]:
-        """The steps of the median step's process, in start order."""
-        process = process_of(self.step)
+        """The steps of the median step's process, in start order; raises `TraceError` without a step."""
+        require_steps(self.trace)
+        process = process_of(_median_step(self.trace.steps))
         return tuple(step for step in self.trace.steps if process_of(step) == process)
 
     @cached_property
@@ -92,8 +104,7 @@ class Facts:
         """The first step, if it is warm-up: the rule `first-step` reports it, and the means omit it."""
         if len(self.all_steps) < 2:
             return None
-        first, *others = (step.end_us - step.start_us for step in self.all_steps)
-        usual = median(others)
+        first, usual = step_us(self.all_steps[0]), usual_us(self.all_steps)
         ratio = WARM_UP_RATIO if len(self.all_steps) >= MIN_STEPS else WARM_UP_RATIO_OF_TWO
         is_long = first > ratio * usual and first - usual >= MIN_WARM_UP_US
         return self.all_steps[0] if is_long else None
@@ -261,6 +272,10 @@ class Facts:
         """The time in each step that at least one of the spans covers."""
         return [length / 1000 for length in lengths_in(self.step_windows, union_of(spans))]
 
+    def per_step_us(self, us: float) -> float:
+        """A time of the median step as a mean per step: if there are kinds of step, it stands for its own kind."""
+        return round(us * len(self.kinds[0].steps) / len(self.trace.steps) if self.kinds else us, 3)
+
     def length_us(self, spans: Iterable[Span]) -> float:
         """The time in steps that at least one of the spans covers, a mean over the steps."""
         return round(length_us(intersect(union_of(spans), self.windows)) / len(self.steps), 3)
@@ -285,6 +300,10 @@ class Facts:
         """The place of an activity's launch, as text; empty if the trace does not tell."""
         event = activity.launch or activity.op
         return self.sites([event])[0].text if event else ""
+
+
+def _median_step(steps: Sequence[Step]) -> Step:
+    return sorted(steps, key=step_us)[(len(steps) - 1) // 2]
 
 
 def spare_us(step: Step) -> float:

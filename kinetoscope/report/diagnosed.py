@@ -21,7 +21,12 @@ from kinetoscope.report.gpus import gpu_data
 from kinetoscope.report.waiting import waits_per_step
 from kinetoscope.trace.events import Trace
 from kinetoscope.trace.kineto import no_collection, read_trace
-from kinetoscope.trace.totals import Summary, summarize
+from kinetoscope.trace.queries import busy_us
+from kinetoscope.trace.step_kinds import long_run_us
+from kinetoscope.trace.totals import Summary, low_median, summarize
+
+NEAR = 0.2
+"""A step takes about a time if it differs by no more than this part."""
 
 
 @dataclass(frozen=True)
@@ -52,8 +57,18 @@ class DiagnosedTrace:
 
     @property
     def step_us(self) -> float:
-        """The time of a step in the long run: the median on the CPU, but at least its GPU work."""
-        return max(self.facts.step_us, self.summary.gpu_busy_us_per_step)
+        """The time of a step in the long run: the median on the CPU, but at least the mean of its GPU work, or the
+        median if no step takes about that mean.
+
+        If there are several kinds of step, a mean over them, for shares: no step need take that.
+        """
+        facts = self.facts
+        if facts.kinds:
+            return facts.long_run_us
+        mean_us = max(facts.step_us, self.summary.gpu_busy_us_per_step)
+        if any(abs(long_run_us(step) - mean_us) <= NEAR * mean_us for step in self.trace.steps):
+            return mean_us
+        return max(facts.step_us, low_median(busy_us(step.activities) for step in facts.steps))
 
     @property
     def mean_step_us(self) -> float:

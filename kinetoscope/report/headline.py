@@ -13,8 +13,12 @@ from kinetoscope.report.idle_text import idle_between_steps, unexplained_idle
 from kinetoscope.report.work_tables import kernel_times
 from kinetoscope.trace.kernel_names import decode_kernel_name
 from kinetoscope.trace.missing_gpu import Dropped
+from kinetoscope.trace.queries import durations_sum_us
+from kinetoscope.trace.text import shortened
 from kinetoscope.trace.units import format_value
 
+MIN_OUTSIDE = 0.05
+"""Share of the GPU's time in no step from which the headline tells it."""
 WHOLE = "the whole trace"
 """`Trace.steps_from` of a trace in which nothing marks steps."""
 
@@ -38,19 +42,45 @@ def _lost(diagnosed: DiagnosedTrace) -> str:
 def _step(diagnosed: DiagnosedTrace) -> str:
     waits = diagnosed.waits
     is_whole = diagnosed.trace.steps_from == WHOLE
-    takes = f"{'The whole trace' if is_whole else 'A step'} takes {format_value(diagnosed.step_us, 'us')}"
+    name = "The whole trace" if is_whole else _name(diagnosed)
+    kinds = _kinds(diagnosed)
+    takes = kinds or f"{name} takes {format_value(diagnosed.step_us, 'us')}"
     if not diagnosed.has_gpu:
         return f"{takes}; it shows no work on a GPU." if is_whole else f"{takes}; the trace shows no work on a GPU."
-    later = ends_later(diagnosed)
-    works = work_clause(diagnosed.facts.gpu_use, waits, "that" if later else "it")
+    later, outside = ends_later(diagnosed), _outside(diagnosed)
+    of = "the time" if kinds else "that" if later else "it"
+    works = work_clause(diagnosed.facts.gpu_use, waits, of)
+    if kinds:
+        return f"{takes}; {works}{outside}."
     if later:
-        return f"{takes}, {format_value(waits.step_us, 'us')} in the mean until the GPU is done, and {works}."
-    return f"{takes} and {works}."
+        return f"{takes}, {format_value(waits.step_us, 'us')} in the mean until the GPU is done, and {works}{outside}."
+    return f"{takes} and {works}{outside}."
+
+
+def _kinds(diagnosed: DiagnosedTrace) -> str:
+    """`A trace of two kinds of step: 3 take 16.1 ms, 9 take 1.59 ms`; empty if all steps are of one kind."""
+    kinds = diagnosed.summary.kinds_of_step
+    listed = ", ".join(f"{kind.count:,} take {format_value(kind.step_us, 'us')}" for kind in kinds)
+    return f"A trace of {'two' if len(kinds) == 2 else 'three'} kinds of step: {listed}" if kinds else ""
+
+
+def _name(diagnosed: DiagnosedTrace) -> str:
+    """`A step`, with what marks it if GPU work is in no step."""
+    return f"A step ({shortened(diagnosed.trace.steps_from, 60)})" if _outside(diagnosed) else "A step"
+
+
+def _outside(diagnosed: DiagnosedTrace) -> str:
+    """The share of the GPU's time in no step, if annotations mark steps: they may be a part of a step."""
+    trace = diagnosed.trace
+    us, total_us = durations_sum_us(trace.unattributed), durations_sum_us(trace.activities)
+    if not trace.steps_from.startswith(("annotation", "iterations of")) or us <= MIN_OUTSIDE * total_us:
+        return ""
+    return f"; {percent(us / total_us)} of the GPU's time is in no step"
 
 
 def ends_later(diagnosed: DiagnosedTrace) -> bool:
-    """Whether the mean step, until the GPU is done, is clearly longer than the median step."""
-    return diagnosed.waits.step_us > 1.02 * diagnosed.step_us
+    """Whether the mean step, until the GPU is done, is clearly longer than the median step, of one kind of step."""
+    return not diagnosed.facts.kinds and diagnosed.waits.step_us > 1.02 * diagnosed.step_us
 
 
 def _cost(diagnosed: DiagnosedTrace) -> str:
@@ -105,6 +135,9 @@ def tiles_html(diagnosed: DiagnosedTrace) -> Html:
         " until the GPU is done" if diagnosed.has_gpu else ""
     )
     tiles = [("time of a step", format_value(diagnosed.step_us, "us"), marks, done if ends_later(diagnosed) else "")]
+    if kinds := diagnosed.summary.kinds_of_step:
+        lengths = " or ".join(format_value(kind.step_us, "us") for kind in kinds)
+        tiles = [("time of a step", lengths, f"{' and '.join(f'{kind.count:,}' for kind in kinds)} of {steps:,}", "")]
     if diagnosed.has_gpu:
         tiles.append(("GPU busy", *busy_tile(diagnosed.facts.gpu_use, parts)))
         step = diagnosed.facts.step

@@ -95,7 +95,7 @@ def gaps_html(facts: Facts) -> Html:
         return Html("")
     counts = Counter(gap.cause for gap in facts.gaps)
     rows: list[list[Cell]] = [
-        [_cause_cell(cause), format_value(us, "us"), share_cell(us / facts.step_us), f"{counts[cause]:,}"]
+        [_cause_cell(cause), format_value(us, "us"), share_cell(us / facts.median_us), f"{counts[cause]:,}"]
         for cause, us in sorted(facts.gaps_us.items(), key=lambda item: -item[1])
         if us
     ]

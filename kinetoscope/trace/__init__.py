@@ -14,6 +14,8 @@ device_rows.py     waits for streams and counters, which some profilers record
 foreign.py         names files and events of other tools
 assembly.py        builds a trace: nesting, launches with linking.py, merged ranks with processes.py
 steps.py           finds the steps by the marks of marks.py, and the work outside all steps
+annotations.py     steps from annotations and optimizers, with process_events.py for the events of a process
+step_kinds.py      tells kinds of step apart: prefill and decode, training and validation
 intervals.py       sets of times, exact in nanoseconds
 queries.py         busy and idle time, waits, copies, collectives, whether steps agree, which step to show
 missing_gpu.py     why a trace has no kernels, or launches have none

@@ -17,7 +17,8 @@ from kinetoscope.trace.totals import KernelSummary, OperatorSummary, Summary, su
 DESCRIPTION = """\
 Print what one step of a PyTorch trace did: kernels, copies, launches, busy and idle time of the GPU, and every kernel
 by its total time. Counts are per step, times the mean over the active steps. Without ProfilerStep annotations, a step
-is what repeats: an annotation, a CUDA graph replay, a batch of a DataLoader, else the whole trace.
+is what repeats: an annotation, annotated parts in turn, a step of an optimizer, a CUDA graph replay, a batch of a
+DataLoader, else the whole trace.
 
   %(prog)s trace.json.gz --json
 """
@@ -51,6 +52,7 @@ def summary_text(summary: Summary) -> str:
         ),
         *([] if summary.operators else _gpu_lines(summary)),
     ]
+    lines += _kind_lines(summary)
     overlaps = summary.overlap_us_per_step > 0
     lines += _more_lines(summary)
     if summary.kernels:
@@ -70,6 +72,13 @@ def _gpu_lines(summary: Summary) -> Iterator[str]:
         f"idle between {summary.gpu_idle_us_per_step:,.3f} us; "
         f"kernels add up to {summary.kernel_time_us_per_step:,.3f} us"
     )
+
+
+def _kind_lines(summary: Summary) -> Iterator[str]:
+    for kind in summary.kinds_of_step:
+        text = f"{kind.count} of {kind.step_us:,.3f} us, GPU busy {kind.gpu_busy_us_per_step:,.3f} us"
+        name = f": {_shortened(kind.name, COLUMNS - 21 - len(text))}" if kind.name else ""
+        yield f"{'kind of step':<19}{text}{name}"
 
 
 def _more_lines(summary: Summary) -> Iterator[str]:

@@ -32,6 +32,7 @@ from kinetoscope.trace.queries import (
     steps_agree,
     syncs,
 )
+from kinetoscope.trace.step_kinds import kinds_of_step
 
 N = TypeVar("N", int, float)
 
@@ -78,6 +79,15 @@ class UncountedSummary(Struct, frozen=True):
     kernel_time_us: float
 
 
+class KindSummary(Struct, frozen=True):
+    """Steps of one kind, where a trace has several: prefill and decode, or training and validation."""
+
+    count: int
+    step_us: float  # the low median; at least its GPU work
+    gpu_busy_us_per_step: float
+    name: str  # of the marks; empty if they differ
+
+
 class Summary(Struct, frozen=True, kw_only=True):
     """Counts are per step (the low median if steps differ); times are means over the active steps."""
 
@@ -111,6 +121,7 @@ class Summary(Struct, frozen=True, kw_only=True):
     damaged: tuple[Damage, ...] = ()  # events with impossible times, and what was done with them
     notes: tuple[str, ...]  # for readers of these numbers
     kernels: tuple[KernelSummary, ...]
+    kinds_of_step: tuple[KindSummary, ...] = ()  # that with most time first; empty where all steps are of one kind
     operators: tuple[OperatorSummary, ...] = ()  # by their own CPU time, where the trace has no GPU work
 
 
@@ -159,6 +170,9 @@ def summarize(trace: Trace) -> Summary:
         damaged=trace.damaged,
         notes=tuple(_notes(trace, dropped)),
         kernels=_kernels(trace),
+        kinds_of_step=tuple(
+            KindSummary(len(kind.steps), kind.step_us, kind.gpu_busy_us, kind.name) for kind in kinds_of_step(trace)
+        ),
         operators=() if trace.activities else _operators(trace),
     )
 

@@ -18,6 +18,8 @@ from kinetoscope.diagnosis.sources import GPUPROF, STEPS
 from kinetoscope.diagnosis.start_up import MIN_CALL_US, START_UP_US, runtime_name
 from kinetoscope.trace.events import CudaCall, Span, Step
 from kinetoscope.trace.intervals import length_us, union_of
+from kinetoscope.trace.queries import step_us
+from kinetoscope.trace.step_kinds import usual_us
 
 OTHER_WORK_RATIO = 2.0
 """So many times the operators of the others are other work: in this book's recordings, warm-up adds at most half."""
@@ -28,7 +30,7 @@ OTHER_WORK = (
 
 
 def find(facts: Facts) -> Sequence[Finding] | CannotTell:
-    """Compare the first step with the median of the others; otherwise look for the start of the GPU's runtime."""
+    """Compare the first step with the median of the others of its kind, else look for the start of the runtime."""
     first = facts.warm_up
     if first is None and facts.start_up:
         return [_start_up(facts)]
@@ -36,8 +38,7 @@ def find(facts: Facts) -> Sequence[Finding] | CannotTell:
         return CannotTell(RULE, f"the trace has fewer than {MIN_STEPS} steps", STEPS)
     if first is None:
         return []
-    first_us = first.end_us - first.start_us
-    others_us = median(step.end_us - step.start_us for step in facts.steps)
+    first_us, others_us = step_us(first), usual_us(facts.all_steps)
     extra_us = round((first_us - others_us) / len(facts.all_steps), 3)
     title = f"The first step takes {duration_text(first_us)}, the others {duration_text(others_us)}"
     more = _operators(first) / max(1, median(map(_operators, facts.steps)))
@@ -79,10 +80,10 @@ RULE = Rule(
     looks_for="A first step much longer than the others: it loads kernels, compiles, tunes and fills the allocator, "
     "or has work that the others lack. The other findings leave it out. Without such a step: long calls before the "
     "first GPU work of the trace, which create contexts or load modules, once.",
-    threshold=f"over {WARM_UP_RATIO:.0f} times the median of the others and {MIN_WARM_UP_US / 1000:.0f} ms longer, of "
-    f"at least {MIN_STEPS} steps; of two, over {WARM_UP_RATIO_OF_TWO:.0f} times the other; else, if calls of at least "
-    f"{MIN_CALL_US / 1000:.0f} ms, none of which is half as long again later, take {START_UP_US / 1000:.0f} ms before "
-    "the first GPU work",
+    threshold=f"over {WARM_UP_RATIO:.0f} times the median of the others with as much work and "
+    f"{MIN_WARM_UP_US / 1000:.0f} ms longer, of at least {MIN_STEPS} steps, unless later ones are as long again; of "
+    f"two, over {WARM_UP_RATIO_OF_TWO:.0f} times the other; else, if calls of at least {MIN_CALL_US / 1000:.0f} ms, "
+    f"none of which is half as long again later, take {START_UP_US / 1000:.0f} ms before the first GPU work",
     source=f"{GPUPROF} (warm-up: above 3 times the median); the start of the runtime is this book's",
     advice="Record later: torch.profiler.schedule(wait=5, warmup=2, active=3). To start faster, cache compiled code "
     "(TORCHINDUCTOR_CACHE_DIR) and tuning results.",

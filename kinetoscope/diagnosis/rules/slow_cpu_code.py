@@ -24,7 +24,7 @@ def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     """Long gaps of the GPU while the CPU runs an operator, or Python outside operators."""
     everywhere = [gap for gap in _counted(facts) if gap.cause in ("launching", "Python")]
     gaps = [gap for gap in everywhere if facts.step.start_us <= gap.start_us < facts.step.end_us]
-    steps, step_us, slow = 1, facts.step_us, ""
+    steps, step_us, slow = 1, facts.median_us, ""
     saving_us = round(min(sum(gap.working_us for gap in gaps), spare_us(facts.step)), 3)
     savings = _savings_us(facts, everywhere)
     mean_us = facts.periodic_us(savings)
@@ -44,7 +44,8 @@ def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     running = [_running(facts, gap) for gap in gaps[:MAX_EVIDENCE]]
     where = _where(facts, gaps[0])
     advice = "" if facts.has_stacks or not python_us else f"{STACKS} shows which functions run. {RULE.advice}"
-    return [Finding(RULE, title, where, facts.evidence(running), total_us, saving_us, advice)]
+    times_us = (total_us, saving_us) if slow else (facts.per_step_us(total_us), facts.per_step_us(saving_us))
+    return [Finding(RULE, title, where, facts.evidence(running), *times_us, advice)]
 
 
 def _savings_us(facts: Facts, gaps: Sequence[Gap]) -> list[float]:
