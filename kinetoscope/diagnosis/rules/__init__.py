@@ -2,11 +2,12 @@
 
 allocator_in_step.py      memory is allocated from the driver inside a step
 cache_maximum.py          attention that reads an almost empty cache to its end
-device_to_host_copies.py  copies from the GPU to the host
 exposed_communication.py  collectives that no other GPU work hides
+exposed_copies.py         copies between host and GPU that no kernel hides
 first_step.py             the first step takes much longer than the others
 float64_kernels.py        float64 by accident
 garbage_collection.py     Python collects garbage inside a step
+gpu_bubbles.py            a GPU of a process is idle while another GPU works
 gpu_slowed.py             the same kernels take much longer in some steps: the GPU is throttled or shared
 graph_breaks.py           torch.compile splits a function
 growing_cache.py          a cache of keys and values copied for every token

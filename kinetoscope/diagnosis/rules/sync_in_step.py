@@ -19,6 +19,8 @@ from kinetoscope.trace.intervals import Interval, intersect, interval, length_us
 
 MAX_PLACES = 5
 MIN_UNSEEN = 0.05
+MAX_COPY_US = 100.0
+"""A longer download costs more than the wait for it: the rule `exposed-copies` counts it."""
 
 
 def find(facts: Facts) -> Sequence[Finding] | CannotTell:
@@ -43,7 +45,8 @@ def find(facts: Facts) -> Sequence[Finding] | CannotTell:
 def downloads(facts: Facts) -> dict[int, list[GpuActivity]]:
     """The copies to the host of each operator that makes them, by the operator's id."""
     copies: dict[int, list[GpuActivity]] = defaultdict(list)
-    made = [(a, a.launch) for a in facts.activities if is_download(a) and a.launch is not None]
+    short = (a for a in facts.activities if is_download(a) and a.duration_us <= MAX_COPY_US)
+    made = [(a, a.launch) for a in short if a.launch is not None]
     for (activity, _), site in zip(made, facts.sites([call for _, call in made]), strict=True):
         copies[id(site.op)].append(activity)
     return copies
