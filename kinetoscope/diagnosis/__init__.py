@@ -13,6 +13,7 @@ sites.py        the place of an event: operators, annotation, module and line of
 waste.py        avoidable work that a rule finds in each step, and the finding that sums it up
 fusing.py       elementwise kernels that one kernel could replace
 products.py     kernels of matrix products, their units and the least time they need
+token_work.py   what a step that produces one token reads: products, keys and values
 peaks.py        peak rates of GPUs, from datasheets
 amounts.py      times, shares and counts as text
 sources.py      the origins of rules, and the profiler options that record what rules need

@@ -27,8 +27,10 @@ from kinetoscope.trace.intervals import (
     union,
     union_of,
 )
+from kinetoscope.trace.marks import TOKENS
 from kinetoscope.trace.queries import busy_us, require_steps, step_us
 from kinetoscope.trace.step_kinds import KindOfStep, kinds_of_step, usual_us
+from kinetoscope.trace.tokens import is_token
 
 S = TypeVar("S", bound=Span)
 MAX_EVIDENCE = 100
@@ -127,6 +129,18 @@ class Facts:
     def steps(self) -> tuple[Step, ...]:
         """The steps of the median step's process without warm-up, in start order."""
         return self.all_steps[1:] if self.warm_up else self.all_steps
+
+    @cached_property
+    def token_steps(self) -> tuple[Step, ...]:
+        """The steps that produce one token of each sequence, by the rules of `trace/tokens.py`."""
+        if self.trace.steps_from == TOKENS:
+            return self.steps
+        return tuple(step for step in self.steps if is_token(step.ops, step.activities))
+
+    @property
+    def is_token_loop(self) -> bool:
+        """Whether at least nine of ten steps produce one token."""
+        return 10 * len(self.token_steps) >= 9 * len(self.steps)
 
     @cached_property
     def activities(self) -> tuple[GpuActivity, ...]:

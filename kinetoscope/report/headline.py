@@ -12,9 +12,11 @@ from kinetoscope.report.gpus import busy_tile, percent, work_clause
 from kinetoscope.report.idle_text import idle_between_steps, unexplained_idle
 from kinetoscope.report.work_tables import kernel_times
 from kinetoscope.trace.kernel_names import decode_kernel_name
+from kinetoscope.trace.marks import ITERATIONS
 from kinetoscope.trace.missing_gpu import Dropped
 from kinetoscope.trace.queries import durations_sum_us
 from kinetoscope.trace.text import shortened
+from kinetoscope.trace.tokens import sequences
 from kinetoscope.trace.units import format_value
 
 MIN_OUTSIDE = 0.05
@@ -42,7 +44,7 @@ def _lost(diagnosed: DiagnosedTrace) -> str:
 def _step(diagnosed: DiagnosedTrace) -> str:
     waits = diagnosed.waits
     is_whole = diagnosed.trace.steps_from == WHOLE
-    name = "The whole trace" if is_whole else _name(diagnosed)
+    name = "The whole trace" if is_whole else f"{_unit(diagnosed)}{_marked(diagnosed)}"
     kinds = _kinds(diagnosed)
     takes = kinds or f"{name} takes {format_value(diagnosed.step_us, 'us')}"
     if not diagnosed.has_gpu:
@@ -64,9 +66,9 @@ def _kinds(diagnosed: DiagnosedTrace) -> str:
     return f"A trace of {'two' if len(kinds) == 2 else 'three'} kinds of step: {listed}" if kinds else ""
 
 
-def _name(diagnosed: DiagnosedTrace) -> str:
-    """`A step`, with what marks it if GPU work is in no step."""
-    return f"A step ({shortened(diagnosed.trace.steps_from, 60)})" if _outside(diagnosed) else "A step"
+def _marked(diagnosed: DiagnosedTrace) -> str:
+    """What marks a step, in parentheses, if GPU work is in no step; else empty."""
+    return f" ({shortened(diagnosed.trace.steps_from, 60)})" if _outside(diagnosed) else ""
 
 
 def _outside(diagnosed: DiagnosedTrace) -> str:
@@ -78,6 +80,14 @@ def _outside(diagnosed: DiagnosedTrace) -> str:
     return f"; {percent(us / total_us)} of the GPU's time is in no step"
 
 
+def _unit(diagnosed: DiagnosedTrace) -> str:
+    """`A step`, `An iteration`; `A token` or `A token of each of 8 sequences` of a token loop."""
+    if not diagnosed.facts.is_token_loop:
+        return "An iteration" if diagnosed.trace.steps_from == ITERATIONS else "A step"
+    count = sequences(diagnosed.facts.step.ops)
+    return f"A token of each of {count:,} sequences" if count is not None and count > 1 else "A token"
+
+
 def ends_later(diagnosed: DiagnosedTrace) -> bool:
     """Whether the mean step, until the GPU is done, is clearly longer than the median step, of one kind of step."""
     return not diagnosed.facts.kinds and diagnosed.waits.step_us > 1.02 * diagnosed.step_us
@@ -87,7 +97,9 @@ def _cost(diagnosed: DiagnosedTrace) -> str:
     """The largest finding, else the longest kernel."""
     found = diagnosed.diagnosis.findings
     if found:
-        return " ".join(filter(None, (_pauses(diagnosed, found[0]), _largest(found[0], diagnosed.mean_step_us))))
+        unit = "token" if diagnosed.facts.is_token_loop else "step"
+        largest = _largest(found[0], diagnosed.mean_step_us, unit)
+        return " ".join(filter(None, (_pauses(diagnosed, found[0]), largest)))
     if unexplained := unexplained_idle(diagnosed) or cpu_alone(diagnosed):
         return unexplained
     times = kernel_times(diagnosed.trace)
@@ -112,7 +124,7 @@ def cpu_alone(diagnosed: DiagnosedTrace) -> str:
     return f"No rule found a fault: {most}." if most else ""
 
 
-def _largest(finding: Finding, step_us: float) -> str:
+def _largest(finding: Finding, step_us: float, unit: str) -> str:
     if finding.rule.is_once:
         return f"{finding.title}."
     if finding.saving_us_per_step <= 0:
@@ -120,8 +132,8 @@ def _largest(finding: Finding, step_us: float) -> str:
     saves = format_value(finding.saving_us_per_step, "us")
     title, part = finding.rule.title, finding.saving_us_per_step / step_us if step_us else 0.0
     if part > 1:
-        return f"{title}: mending it saves at most {saves} per step, more than the step itself takes."
-    return f"{title}: mending it saves at most {saves} per step ({percent(part)})."
+        return f"{title}: mending it saves at most {saves} per {unit}, more than the {unit} itself takes."
+    return f"{title}: mending it saves at most {saves} per {unit} ({percent(part)})."
 
 
 def tiles_html(diagnosed: DiagnosedTrace) -> Html:
@@ -134,7 +146,10 @@ def tiles_html(diagnosed: DiagnosedTrace) -> Html:
     done = f"; {format_value(parts.step_us, 'us')} in the mean" + (
         " until the GPU is done" if diagnosed.has_gpu else ""
     )
-    tiles = [("time of a step", format_value(diagnosed.step_us, "us"), marks, done if ends_later(diagnosed) else "")]
+    unit = "token" if diagnosed.facts.is_token_loop else "step"
+    if unit == "token" and (before_us := diagnosed.before_first_us):
+        marks += f"; before the first, {format_value(before_us, 'us')} of GPU work"
+    tiles = [(f"time of a {unit}", format_value(diagnosed.step_us, "us"), marks, done if ends_later(diagnosed) else "")]
     if kinds := diagnosed.summary.kinds_of_step:
         lengths = " or ".join(format_value(kind.step_us, "us") for kind in kinds)
         tiles = [("time of a step", lengths, f"{' and '.join(f'{kind.count:,}' for kind in kinds)} of {steps:,}", "")]
