@@ -1,7 +1,8 @@
 """Find what is slow in a trace, why, and the most that a fix can save.
 
 rule.py         the types: rule, finding, and a rule that the trace cannot answer
-facts.py        facts that several rules need, computed once: steps, sites, who waits for whom, possible savings
+step_facts.py   facts about the steps: the median step, kinds, warm-up, times per step
+facts.py        facts that several rules need, computed once: sites, who waits for whom, possible savings
 per_step.py     times of steps, and what a thing takes per step if it is not in all of them
 start_up.py     the calls that start the GPU's runtime
 idle.py         the GPU's idle time in all steps and between them
