@@ -31,7 +31,7 @@ def no_calls(rule: Rule, facts: Facts) -> CannotTell | None:
     """For a rule about calls of the CUDA runtime."""
     if facts.trace.calls:
         return None
-    return CannotTell(rule, "the trace has no CUDA calls of the CPU", CPU_AND_GPU)
+    return no_gpu_work(rule, facts) or CannotTell(rule, "the trace has no CUDA calls of the CPU", CPU_AND_GPU)
 
 
 def no_warm_step(rule: Rule, facts: Facts) -> CannotTell | None:
