@@ -13,6 +13,7 @@ import msgspec
 from kinetoscope.diagnosis.diagnose import Diagnosis, diagnose
 from kinetoscope.diagnosis.facts import Facts
 from kinetoscope.diagnosis.gaps import Waits
+from kinetoscope.diagnosis.memory import MemoryPeak, memory_peaks
 from kinetoscope.diagnosis.pages import PAGES
 from kinetoscope.diagnosis.rule import CannotTell, Finding, Rule
 from kinetoscope.diagnosis.rules import RULES
@@ -47,6 +48,11 @@ class DiagnosedTrace:
     def waits(self) -> Waits:
         """Who waits for whom: the mean of all steps."""
         return waits_per_step(self.facts)
+
+    @cached_property
+    def memory(self) -> list[MemoryPeak]:
+        """The peaks of allocated memory, GPUs first; empty without `profile_memory`."""
+        return memory_peaks(self.trace)
 
     @property
     def step_us(self) -> float:
@@ -87,10 +93,33 @@ def unknown_data(unknown: CannotTell) -> dict[str, Any]:
     return {"rule": unknown.rule.name, "reason": unknown.reason, "option": unknown.option}
 
 
+def memory_data(peaks: Sequence[MemoryPeak]) -> dict[str, Any] | None:
+    """The first peak as JSON data, and those of other devices without their blocks; None if nothing was recorded."""
+    if not peaks:
+        return None
+    return _peak_data(peaks[0]) | {
+        "bytes_by_category": peaks[0].by_category,
+        "alive": [each._asdict() for each in peaks[0].alive],
+        "other_devices": [_peak_data(peak) for peak in peaks[1:]],
+    }
+
+
+def _peak_data(peak: MemoryPeak) -> dict[str, Any]:
+    return {
+        "device": peak.name,
+        "peak_bytes": peak.peak_bytes,
+        "at_us": peak.at_us,
+        "reserved_bytes": peak.reserved_bytes,
+        "total_bytes": peak.total_bytes,
+        "before_trace_bytes": peak.before_bytes,
+    }
+
+
 def report_data(diagnosed: DiagnosedTrace) -> dict[str, Any]:
-    """The summary's keys, then `findings` and `cannot_tell`."""
+    """The summary's keys, then `findings`, `cannot_tell` and `memory`."""
     data: dict[str, Any] = msgspec.to_builtins(diagnosed.summary)
     step_us = diagnosed.step_us
     data["findings"] = [finding_data(finding, step_us) for finding in diagnosed.diagnosis.findings]
     data["cannot_tell"] = [unknown_data(unknown) for unknown in diagnosed.diagnosis.cannot_tell]
+    data["memory"] = memory_data(diagnosed.memory)
     return data

@@ -8,6 +8,7 @@ from kinetoscope.diagnosis.rule import Finding
 from kinetoscope.html import Html
 from kinetoscope.report.cpu_time import dominant
 from kinetoscope.report.diagnosed import DiagnosedTrace
+from kinetoscope.report.memory import nearly_full
 from kinetoscope.report.waiting import gpu_busy_us, share
 from kinetoscope.report.work_tables import kernel_times
 from kinetoscope.trace.kernel_names import decode_kernel_name
@@ -21,8 +22,8 @@ WHOLE = "the whole trace"
 
 
 def headline(diagnosed: DiagnosedTrace) -> str:
-    """One sentence, in plain text."""
-    return f"{_step(diagnosed)} {_cost(diagnosed)}"
+    """A sentence or two, in plain text; one more where a GPU's memory is nearly full."""
+    return " ".join(filter(None, (_step(diagnosed), _cost(diagnosed), nearly_full(diagnosed.memory))))
 
 
 def _step(diagnosed: DiagnosedTrace) -> str:
