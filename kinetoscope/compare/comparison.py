@@ -167,7 +167,7 @@ def comparison_data(result: Comparison) -> dict[str, Any]:
     return {
         "gpus": list(result.devices),
         "samples": {"unit": result.unit, "before": result.samples[0], "after": result.samples[1]},
-        "gpu_busy": _shift_data(result.busy),
+        "gpu_busy": shift_data(result.busy),
         "totals_us_per_step": {name: list(pair) for name, pair in result.totals.items()},
         "causes_us_per_step": dict(result.causes),
         "differences": [_difference_data(each) for each in result.differences],
@@ -179,10 +179,11 @@ def comparison_data(result: Comparison) -> dict[str, Any]:
 def _difference_data(each: Difference) -> dict[str, Any]:
     data = asdict(each) | {"name": each.name, "change": each.kind, "change_us": each.change_us}
     del data["kind"]
-    return data | {"shift": _shift_data(each.shift)}
+    return data | {"shift": shift_data(each.shift)}
 
 
-def _shift_data(changed: Shift | None) -> dict[str, float | None] | None:
+def shift_data(changed: Shift | None) -> dict[str, float | None] | None:
+    """A change and its noise as JSON data; None if unknown."""
     if changed is None:
         return None
     noise = changed.noise_percent

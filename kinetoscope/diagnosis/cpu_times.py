@@ -16,6 +16,18 @@ from kinetoscope.trace.intervals import Interval, contains, length_us, ns, union
 from kinetoscope.trace.text import without_address
 
 E = TypeVar("E", bound=CpuOp | PythonFunction)
+STATES: dict[Cause, tuple[str, str]] = {
+    "garbage collection": ("garbage collection", "Python frees objects"),
+    "compiling": ("compiling", "Dynamo, Inductor or Triton compile"),
+    "data loading": ("fetching batches", "the iterator of a DataLoader"),
+    "memory allocation": ("CUDA's memory calls", "cudaMalloc, cudaFree"),
+    "pageable copy": ("copies", "from memory that is not pinned"),
+    "launching": ("operators", "PyTorch computes, or calls CUDA"),
+    "synchronization": ("synchronize calls", "the CPU waits for a GPU"),
+    "Python": ("code outside operators", "Python, files, the network, sleeping"),
+    "nothing recorded": ("time in which nothing is recorded", "the threads of the steps show no event"),
+}
+"""Cause -> the CPU's activity, and its meaning."""
 
 
 class OwnTime(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 
 from kinetoscope.diagnosis.cpu_states import Cause
-from kinetoscope.diagnosis.cpu_times import cpu_causes, function_times, operator_times
+from kinetoscope.diagnosis.cpu_times import STATES, cpu_causes, function_times, operator_times
 from kinetoscope.diagnosis.facts import Facts
 from kinetoscope.diagnosis.sources import STACKS
 from kinetoscope.html import Cell, Html, code, note, table
@@ -13,18 +13,6 @@ from kinetoscope.report.work_tables import per_step, share_cell
 from kinetoscope.trace.units import format_value
 
 MOST_NAMES = 10
-_DOES: dict[Cause, tuple[str, str]] = {
-    "garbage collection": ("garbage collection", "Python frees objects"),
-    "compiling": ("compiling", "Dynamo, Inductor or Triton compile"),
-    "data loading": ("fetching batches", "the iterator of a DataLoader"),
-    "memory allocation": ("CUDA's memory calls", "cudaMalloc, cudaFree"),
-    "pageable copy": ("copies", "from memory that is not pinned"),
-    "launching": ("operators", "PyTorch computes, or calls CUDA"),
-    "synchronization": ("synchronize calls", "the CPU waits for a GPU"),
-    "Python": ("code outside operators", "Python, files, the network, sleeping"),
-    "nothing recorded": ("time in which nothing is recorded", "the threads of the steps show no event"),
-}
-"""Cause -> the CPU's activity, and its meaning."""
 
 
 def dominant(facts: Facts) -> str:
@@ -35,7 +23,7 @@ def dominant(facts: Facts) -> str:
         return ""
     cause, us = next(iter(causes.items()))
     most = "most" if 2 * us > whole else "the largest part"
-    text = f"{most} of a step goes to {_DOES[cause][0]} ({100 * us / whole:.0f} %)"
+    text = f"{most} of a step goes to {STATES[cause][0]} ({100 * us / whole:.0f} %)"
     names = operator_times(facts) if cause == "launching" else function_times(facts) if cause == "Python" else {}
     if names:
         name, own = next(iter(names.items()))
@@ -70,5 +58,5 @@ def cpu_time_html(facts: Facts) -> Html:
 
 
 def _what(cause: Cause) -> Html:
-    name, meaning = _DOES[cause]
+    name, meaning = STATES[cause]
     return Html(f"{escape(name)}<small>{escape(meaning)}</small>")
