@@ -40,7 +40,7 @@ class Alive(NamedTuple):
     """The line of Python, else the module or annotation; empty if the trace does not tell."""
     category: Category
     bytes: int
-    count: int
+    blocks: int
 
 
 class MemoryPeak(NamedTuple):

@@ -13,7 +13,7 @@ import msgspec
 from kinetoscope.diagnosis.diagnose import Diagnosis, diagnose
 from kinetoscope.diagnosis.facts import Facts
 from kinetoscope.diagnosis.gaps import Waits
-from kinetoscope.diagnosis.memory import MemoryPeak, memory_peaks
+from kinetoscope.diagnosis.memory import Alive, MemoryPeak, memory_peaks
 from kinetoscope.diagnosis.pages import PAGES
 from kinetoscope.diagnosis.rule import CannotTell, Finding, Rule
 from kinetoscope.diagnosis.rules import RULES
@@ -99,9 +99,14 @@ def memory_data(peaks: Sequence[MemoryPeak]) -> dict[str, Any] | None:
         return None
     return _peak_data(peaks[0]) | {
         "bytes_by_category": peaks[0].by_category,
-        "alive": [each._asdict() for each in peaks[0].alive],
+        "alive": [_alive_data(each) for each in peaks[0].alive],
         "other_devices": [_peak_data(peak) for peak in peaks[1:]],
     }
+
+
+def _alive_data(alive: Alive) -> dict[str, Any]:
+    op, where, category, size, blocks = alive
+    return {"op": op, "where": where, "category": category, "bytes": size, "count": blocks}
 
 
 def _peak_data(peak: MemoryPeak) -> dict[str, Any]:

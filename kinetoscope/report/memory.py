@@ -84,7 +84,7 @@ def _alive_html(peak: MemoryPeak) -> str:
             each.category,
             format_value(each.bytes, "bytes"),
             share_cell(each.bytes / peak.peak_bytes),
-            f"{each.count:,}",
+            f"{each.blocks:,}",
         ]
         for each in peak.alive
     ]
