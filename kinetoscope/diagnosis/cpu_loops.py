@@ -24,7 +24,17 @@ _BACKWARD = "autograd::engine::evaluate_function: "
 
 def called_operators(facts: Facts) -> list[CpuOp]:
     """The operators in steps that the program or autograd called, not another operator, in start order."""
-    return [op for op in step_operators(facts) if op.parent is None or op.parent.is_annotation]
+    return [op for op in step_operators(facts) if is_called(op)]
+
+
+def is_called(op: CpuOp) -> bool:
+    """Whether no other operator called it; an annotation is not called."""
+    return not op.is_annotation and (op.parent is None or op.parent.is_annotation)
+
+
+def is_node(name: str) -> bool:
+    """Whether an operator of this name is autograd's engine at a node of the backward pass."""
+    return name.startswith(_BACKWARD)
 
 
 def in_optimizer(op: CpuOp) -> bool:
@@ -85,7 +95,7 @@ def busiest_place(facts: Facts, ops: Sequence[CpuOp]) -> str:
 
     Operators of the backward pass come from no line of their own: the forward's count if there are any.
     """
-    forward = [op for op in ops if not op.name.startswith(_BACKWARD)] or list(ops)
+    forward = [op for op in ops if not is_node(op.name)] or list(ops)
     times: dict[str, float] = defaultdict(float)
     for op, site in zip(forward, facts.sites(forward), strict=True):
         times[site.line or site.annotation] += op.duration_us

@@ -73,19 +73,19 @@ def function_times(facts: Facts) -> dict[str, OwnTime]:
 def slowest_own_code(facts: Facts, windows: list[Interval]) -> str:
     """The program's function with the most time in `windows`, with the libraries that it calls; empty without stacks.
 
-    Of nested functions the innermost counts: `data.py(12): <listcomp>` and not the loop around the loader. A function
-    that begins before its window does not count.
+    Of nested functions the innermost counts: `data.py(12): <listcomp>` and not the loop around the loader. Time counts
+    by the functions that begin in a window.
     """
     times: dict[str, int] = defaultdict(int)
     callers: dict[str, list[tuple[float, str]]] = defaultdict(list)
-    inside = (function for function in facts.cpu.functions if contains(windows, ns(function.start_us)))
-    for function, own_ns in own_times(inside):
+    for function, own_ns in own_times(facts.cpu.functions):
         stack = callers[function.thread]
         while stack and stack[-1][0] <= function.start_us:
             stack.pop()
         name = function.name if is_own_code(function.name) else stack[-1][1] if stack else ""
         stack.append((function.end_us, name))
-        times[name] += own_ns
+        if contains(windows, ns(function.start_us)):
+            times[name] += own_ns
     times.pop("", None)
     return max(times, key=lambda name: (times[name], name)) if times else ""
 

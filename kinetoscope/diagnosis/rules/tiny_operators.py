@@ -35,7 +35,7 @@ _NAMED = 4
 def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     """Find operators that are called hundreds of times a step and are short; a trace of a GPU has other rules."""
     if not is_cpu_only(facts):
-        return []
+        return [] if facts.has_gpu else no_operators(RULE, facts) or []
     called = called_operators(facts)
     groups = _repeated(facts, called)
     if not groups:
@@ -93,5 +93,4 @@ RULE = Rule(
     "or a mask in place of indexing, .tolist() once in place of .item() for each. Else a larger batch or "
     "torch.compile. The profiler lengthens short operators most, so time the step without it, too.",
     find=find,
-    needs=(no_operators,),
 )

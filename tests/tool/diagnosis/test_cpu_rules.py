@@ -138,10 +138,43 @@ def test_slow_python_names_the_innermost_own_function() -> None:
     assert finding.title == "Code outside operators takes 3.00 ms per step (30 %), 1 time of at least 1 ms"
     assert (finding.evidence_us_per_step, finding.saving_us_per_step) == (3_000.0, 3_000.0)
     assert (finding.where, finding.evidence[0].name) == ("train.py(40): log", "train.py(40): log")
+    sleeping = [functions[0], function("<built-in function sleep>", 5_500.0, 2_000.0)]
+    assert found(BY_NAME["slow-python"], written(*events, functions=sleeping)).where == "train.py(3): main"
     bare = found(BY_NAME["slow-python"], written(*events))
     assert (bare.where, bare.evidence[0].name) == ("", "outside operators")
     assert bare.advice.startswith("with_stack=True shows which functions run.")
     assert nothing(BY_NAME["slow-python"], written(*events[:2], op("aten::mm", 5_400.0, 4_500.0)))
+
+
+def pausing(pauses_us: Sequence[float], after: str = "aten::relu") -> Trace:
+    """A step for each pause, with an operator of 10 ms before it and one of 10 us after it."""
+    events, at = [], 0.0
+    for number, us in enumerate(pauses_us):
+        events += [step(number, at, 10_010.0 + us), op("aten::mm", at, 10_000.0), op(after, at + 10_000.0 + us, 10.0)]
+        at += 10_010.0 + us
+    return written(*events)
+
+
+@pytest.mark.parametrize(
+    ("trace", "is_found"),
+    [
+        (pausing([3_000.0, 3_000.0]), True),
+        (pausing([3_000.0, 0.0]), False),  # once in two steps
+        (pausing([3_000.0, 0.0, 0.0, 3_000.0, 0.0, 0.0]), True),  # every third step
+        (pausing([3_000.0, *[0.0] * 30, 3_000.0, *[0.0] * 30]), False),
+        (pausing([3_000.0, 3_000.0], "autograd::engine::evaluate_function: MulBackward0"), False),
+    ],
+)
+def test_a_pause_by_chance_is_not_slow_code(trace: Trace, is_found: bool) -> None:
+    assert nothing(BY_NAME["slow-python"], trace) != is_found
+
+
+def test_a_thread_that_waits_for_others_is_not_slow() -> None:
+    """A gradient is reduced on a thread of its own, while the loop's thread waits."""
+    events = [step(1, 0.0, 10_000.0), annotation("gloo:all_reduce", 500.0, 9_000.0, tid=7)]
+    unable = cannot_tell(BY_NAME["slow-python"], written(*events, op("aten::empty", 12_000.0, 5.0)))
+    assert unable.reason == "no step has an operator on its own thread"
+    assert nothing(BY_NAME["slow-python"], written(*events, op("aten::mm", 0.0, 490.0)))
 
 
 def test_the_slow_line_of_a_dataset() -> None:
