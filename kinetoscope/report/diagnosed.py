@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from kinetoscope.diagnosis.cpu_times import STATES, cpu_causes
 from kinetoscope.diagnosis.diagnose import Diagnosis, diagnose
 from kinetoscope.diagnosis.facts import Facts
 from kinetoscope.diagnosis.gaps import Waits
@@ -121,10 +122,12 @@ def _peak_data(peak: MemoryPeak) -> dict[str, Any]:
 
 
 def report_data(diagnosed: DiagnosedTrace) -> dict[str, Any]:
-    """The summary's keys, then `findings`, `cannot_tell` and `memory`."""
+    """The summary's keys, then `findings`, `cannot_tell` and `memory`; without GPU work, the CPU's time by what it does."""
     data: dict[str, Any] = msgspec.to_builtins(diagnosed.summary)
     step_us = diagnosed.step_us
     data["findings"] = [finding_data(finding, step_us) for finding in diagnosed.diagnosis.findings]
     data["cannot_tell"] = [unknown_data(unknown) for unknown in diagnosed.diagnosis.cannot_tell]
     data["memory"] = memory_data(diagnosed.memory)
+    if not diagnosed.has_gpu:
+        data["cpu_us_per_step"] = {STATES[cause][0]: round(us, 3) for cause, us in cpu_causes(diagnosed.facts).items()}
     return data

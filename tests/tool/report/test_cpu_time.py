@@ -12,7 +12,7 @@ from kinetoscope.diagnosis.cpu_times import cpu_causes, function_times, operator
 from kinetoscope.diagnosis.facts import Facts
 from kinetoscope.diagnosis.rules import RULES
 from kinetoscope.report.cpu_time import dominant
-from kinetoscope.report.diagnosed import read_diagnosed
+from kinetoscope.report.diagnosed import read_diagnosed, report_data
 from kinetoscope.report.document import report_html
 from kinetoscope.report.headline import headline
 from kinetoscope.trace.events import PythonFunction, Trace
@@ -37,6 +37,11 @@ def two_steps(fetch_us: float, product_us: float) -> Trace:
 def test_what_the_cpu_does_adds_up_to_a_step() -> None:
     facts = Facts(two_steps(200.0, 400.0))
     assert cpu_causes(facts) == {"launching": 420.0, "Python": 380.0, "data loading": 200.0}
+    assert report_data(diagnosed(two_steps(200.0, 400.0)))["cpu_us_per_step"] == {
+        "operators": 420.0,
+        "code outside operators": 380.0,
+        "fetching batches": 200.0,
+    }
     expected = {"aten::mm": (400.0, 2), "aten::linear": (20.0, 2)}
     assert operator_times(facts) == expected, "a batch is not stacked by the model"
 
