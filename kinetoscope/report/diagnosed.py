@@ -122,7 +122,7 @@ def _peak_data(peak: MemoryPeak) -> dict[str, Any]:
 
 
 def report_data(diagnosed: DiagnosedTrace) -> dict[str, Any]:
-    """The summary's keys, then `findings`, `cannot_tell` and `memory`; without GPU work, the CPU's time by what it does."""
+    """The summary's keys, then `findings`, `cannot_tell` and `memory`; without GPU work also `cpu_us_per_step`."""
     data: dict[str, Any] = msgspec.to_builtins(diagnosed.summary)
     step_us = diagnosed.step_us
     data["findings"] = [finding_data(finding, step_us) for finding in diagnosed.diagnosis.findings]

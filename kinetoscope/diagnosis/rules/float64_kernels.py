@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from kinetoscope.diagnosis.amounts import count_text, duration_text
 from kinetoscope.diagnosis.cpu_times import is_cpu_only, own_times, step_operators
 from kinetoscope.diagnosis.facts import MIN_SHARE, Facts
-from kinetoscope.diagnosis.missing import no_gpu_work
+from kinetoscope.diagnosis.missing import no_gpu_work, no_step_operators
 from kinetoscope.diagnosis.peaks import find_peaks
 from kinetoscope.diagnosis.rule import CannotTell, Finding, Rule
 from kinetoscope.diagnosis.sources import OWN, SHAPES
@@ -23,7 +23,7 @@ MAX_SHARE = 0.9
 def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     """Check the types of inputs and the names of kernels."""
     if is_cpu_only(facts):
-        return _on_cpu(facts)
+        return no_step_operators(RULE, facts) or _on_cpu(facts)
     if unable := no_gpu_work(RULE, facts):
         return unable
     kernels = [a for step in facts.steps for a in step.activities if a.kind == "kernel"]

@@ -15,7 +15,7 @@ from kinetoscope.diagnosis.cpu_loops import (
 from kinetoscope.diagnosis.cpu_times import is_cpu_only
 from kinetoscope.diagnosis.facts import MIN_SHARE, Facts
 from kinetoscope.diagnosis.fusing import in_optimizer
-from kinetoscope.diagnosis.missing import no_gpu_work, no_operators
+from kinetoscope.diagnosis.missing import no_gpu_work, no_operators, no_step_operators
 from kinetoscope.diagnosis.rule import CannotTell, Finding, Rule
 from kinetoscope.diagnosis.sites import around
 from kinetoscope.diagnosis.waste import Launched, Waste, findings, launched, runs, streams
@@ -32,7 +32,7 @@ _ALREADY = ("aten::_foreach_", "aten::_fused_")
 def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     """Check the work under the annotation `Optimizer.step#...` that torch.optim records."""
     if is_cpu_only(facts):
-        return _on_cpu(facts)
+        return no_step_operators(RULE, facts) or _on_cpu(facts)
     return no_gpu_work(RULE, facts) or findings(RULE, facts, _look, _describe)
 
 

@@ -9,12 +9,12 @@ from itertools import pairwise
 
 from kinetoscope.diagnosis.amounts import count_text, duration_text, share_text
 from kinetoscope.diagnosis.cpu_loops import is_called, is_node
-from kinetoscope.diagnosis.cpu_times import is_cpu_only, slowest_own_code, step_operators
+from kinetoscope.diagnosis.cpu_times import is_cpu_only, slowest_own_code
 from kinetoscope.diagnosis.facts import MAX_EVIDENCE, Facts
 from kinetoscope.diagnosis.gaps import LONG_US
-from kinetoscope.diagnosis.missing import no_operators
+from kinetoscope.diagnosis.missing import no_step_operators
 from kinetoscope.diagnosis.rule import CannotTell, Finding, Rule
-from kinetoscope.diagnosis.sources import CPU_AND_GPU, OWN, STACKS
+from kinetoscope.diagnosis.sources import OWN, STACKS
 from kinetoscope.trace.events import Span, starting_in
 from kinetoscope.trace.intervals import Interval, length_us, lengths_in, ns, subtract, union_of
 from kinetoscope.trace.text import without_address
@@ -26,10 +26,12 @@ MIN_LONG_PASSES = 0.05
 
 def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     """Find long times in which the steps' threads run no operator; a trace of a GPU has slow-cpu-code."""
+    if facts.has_gpu:
+        return []
+    if unable := no_step_operators(RULE, facts):
+        return unable
     if not is_cpu_only(facts):
-        return [] if facts.has_gpu else no_operators(RULE, facts) or []
-    if not step_operators(facts):
-        return CannotTell(RULE, "no step has an operator on its own thread", CPU_AND_GPU)
+        return []
     pauses = _pauses(facts)
     total_us = round(length_us(pauses) / len(facts.steps), 3)
     windows = [(ns(step.start_us), ns(step.end_us)) for step in facts.steps]

@@ -19,7 +19,7 @@ from kinetoscope.diagnosis.cpu_loops import (
 from kinetoscope.diagnosis.cpu_times import is_cpu_only
 from kinetoscope.diagnosis.facts import Facts
 from kinetoscope.diagnosis.gaps import LONG_US
-from kinetoscope.diagnosis.missing import no_operators
+from kinetoscope.diagnosis.missing import no_step_operators
 from kinetoscope.diagnosis.rule import CannotTell, Finding, Rule
 from kinetoscope.diagnosis.sources import OWN, STACKS
 from kinetoscope.trace.events import CpuOp
@@ -34,8 +34,12 @@ _NAMED = 4
 
 def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     """Find operators that are called hundreds of times a step and are short; a trace of a GPU has other rules."""
+    if facts.has_gpu:
+        return []
+    if unable := no_step_operators(RULE, facts):
+        return unable
     if not is_cpu_only(facts):
-        return [] if facts.has_gpu else no_operators(RULE, facts) or []
+        return []
     called = called_operators(facts)
     groups = _repeated(facts, called)
     if not groups:
