@@ -54,7 +54,8 @@ def _on_cpu(facts: Facts) -> list[Finding]:
         f"The optimizer runs {operators} per step, each for one tensor: {duration_text(total_us)} "
         f"({share_text(total_us, facts.step_us)}) with the Python between them"
     )
-    return [Finding(RULE, title, busiest_place(facts, single), facts.evidence(single), total_us, saving_us, ON_CPU)]
+    advice = "" if facts.trace.devices else ON_CPU  # with a GPU in the machine, the parameters may be on it
+    return [Finding(RULE, title, busiest_place(facts, single), facts.evidence(single), total_us, saving_us, advice)]
 
 
 def _is_single(activity: GpuActivity) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
 import pytest
 
 from kinetoscope.diagnosis.facts import Facts
@@ -98,6 +99,8 @@ def test_an_optimizer_that_loops_on_the_cpu() -> None:
     assert (finding.evidence_us_per_step, finding.saving_us_per_step) == (895.0, 885.0)
     assert finding.where == ADAM
     assert "Construct the optimizer with `fused=True`" in finding.advice
+    beside_a_gpu = msgspec.structs.replace(adam(60), devices=({"name": "NVIDIA H200"},))
+    assert found(BY_NAME["optimizer-loop"], beside_a_gpu).advice == "", "that of the rule, for any device"
     assert nothing(BY_NAME["optimizer-loop"], adam(49))
     assert nothing(BY_NAME["optimizer-loop"], adam(60, "aten::_foreach_add_", "aten::add_"))
     assert nothing(BY_NAME["tiny-operators"], adam(300))
