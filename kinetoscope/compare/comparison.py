@@ -39,7 +39,10 @@ def comparison(before: Trace | Digest, after: Trace | Digest) -> Comparison:
     busy = [[step.busy_ns / 1000 for rank in side.ranks for step in rank.steps] for side in (old, new)]
     busy = [list(filter(None, side)) for side in busy]
     if not all(busy):
-        raise TraceError("the GPU is not busy in any step; record steps that contain the work")
+        raise TraceError(
+            "the GPU is not busy in any step, and a digest holds GPU work only: record steps that contain the work, or "
+            "compare traces of a CPU without digests"
+        )
     totals = dict(zip(TOTALS, zip(_totals(old), _totals(new), strict=True), strict=True))
     return Comparison(
         devices=(old.ranks[0].device or "unknown", new.ranks[0].device or "unknown"),
