@@ -11,11 +11,13 @@ from statistics import fmean
 from typing import Literal
 
 from kinetoscope.compare.noise import Shift, shift, typical
+from kinetoscope.compare.same_steps import ADVICE, UNMARKED, marked_differently, marks_of, other_shares
 from kinetoscope.diagnosis.cpu_states import CAUSES
 from kinetoscope.diagnosis.cpu_times import STATES, cpu_causes, is_cpu_only, own_times, step_operators
 from kinetoscope.diagnosis.facts import Facts
 from kinetoscope.trace.alignment import ChangeKind
 from kinetoscope.trace.events import Trace, TraceError
+from kinetoscope.trace.marks import WHOLE
 from kinetoscope.trace.queries import require_steps, step_us
 
 CLOCK_US = 0.001
@@ -57,6 +59,12 @@ class CpuComparison:
     """The largest change first."""
     options: tuple[str, ...]
     """Options of the profiler with which one side was recorded and the other was not."""
+    steps_from: tuple[str, str]
+    """What marks the steps of each side."""
+    do_steps_compare: bool
+    """False: the steps of the sides call other operators, and their marks or kinds differ too."""
+    notes: tuple[str, ...]
+    """Why steps do not compare, or may not."""
 
 
 def are_cpu(before: Sequence[Trace], after: Sequence[Trace]) -> bool:
@@ -84,14 +92,28 @@ def compare_cpu(before: Sequence[Trace], after: Sequence[Trace]) -> CpuCompariso
     if changed is None:
         raise TraceError("the steps of one side take no time; record the trace again")
     counts = [len(side) if unit == "run" else len(side[0].steps) for side in sides]
+    differences = sorted(_operators(sides, unit), key=lambda each: (-abs(each.change_us), each.name))
+    why = _incomparable(before, after, differences)
+    is_whole = {trace.steps_from for trace in (*before, *after)} == {WHOLE}
     return CpuComparison(
-        unit,
-        (counts[0], counts[1]),
-        changed,
-        _totals(sides, steps),
-        tuple(sorted(_operators(sides, unit), key=lambda each: (-abs(each.change_us), each.name))),
-        tuple(_options(before, after)),
+        unit=unit,
+        samples=(counts[0], counts[1]),
+        step=changed,
+        totals=_totals(sides, steps),
+        differences=tuple(differences),
+        options=tuple(_options(before, after)),
+        steps_from=(marks_of(before), marks_of(after)),
+        do_steps_compare=not why,
+        notes=(why,) if why else (UNMARKED,) if is_whole else (),
     )
+
+
+def _incomparable(before: Sequence[Trace], after: Sequence[Trace], differences: Sequence[OperatorDifference]) -> str:
+    """Why the steps of the sides do not compare; empty if they do."""
+    marks = marks_of(before), marks_of(after)
+    if marks[0] != marks[1] and any(round(each.calls[0]) != round(each.calls[1]) for each in differences):
+        return f"{marked_differently(*marks)}, and their operators differ. {ADVICE}."
+    return other_shares((before, after))
 
 
 def _shift(unit: str, before: list[list[float]], after: list[list[float]]) -> Shift | None:

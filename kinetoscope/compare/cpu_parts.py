@@ -24,7 +24,9 @@ _NAME_COLUMNS = 44
 
 
 def cpu_change_text(result: CpuComparison) -> str:
-    """The change of a step's time, with its noise."""
+    """The change of a step's time, with its noise; if the steps of the two sides do not compare, why not."""
+    if not result.do_steps_compare:
+        return f"Times per step do not compare. {' '.join(result.notes)}"
     percent, noise = result.step.percent, result.step.noise_percent
     counts = f"from {result.samples[0]} and {result.samples[1]} {result.unit}s"
     before, after = (format_value(us, "us") for us in result.totals["step"])
@@ -38,7 +40,10 @@ def cpu_change_text(result: CpuComparison) -> str:
 
 def cpu_notes(result: CpuComparison) -> list[str]:
     """Limits of the comparison, a sentence or two each."""
-    notes = ["No side has GPU work: times are those of the CPU, and the profiler lengthens short operators most."]
+    notes = [
+        *result.notes,
+        "No side has GPU work: times are those of the CPU, and the profiler lengthens short operators most.",
+    ]
     if result.options:
         options = " and ".join(result.options)
         notes.append(f"The traces differ in {options}, which slows the CPU: record both sides with the same options.")
@@ -53,6 +58,8 @@ def cpu_data(result: CpuComparison) -> dict[str, Any]:
     return {
         "gpus": [],
         "samples": {"unit": result.unit, "before": result.samples[0], "after": result.samples[1]},
+        "steps_from": list(result.steps_from),
+        "do_steps_compare": result.do_steps_compare,
         "gpu_busy": None,
         "step": shift_data(result.step),
         "totals_us_per_step": {name: list(pair) for name, pair in (step, *states)},
@@ -90,8 +97,9 @@ def cpu_lines(result: CpuComparison) -> Iterator[str]:
     if len(result.differences) > SHOWN_LINES:
         yield f"... and {len(result.differences) - SHOWN_LINES} smaller changes (--json has all)"
     yield ""
-    for text in (cpu_change_text(result), *cpu_notes(result), METHOD):
-        yield from wrap(text, COLUMNS)
+    change = cpu_change_text(result)
+    for text in (change, *(limit for limit in cpu_notes(result) if limit not in change), METHOD):
+        yield from wrap(printable(text), COLUMNS)
 
 
 def cpu_parts(result: CpuComparison, names: tuple[str, str]) -> tuple[Part, ...]:

@@ -39,7 +39,7 @@ compare the time of a step and each operator's own time; there --gate judges the
   %(prog)s before.json.gz after.json.gz
   %(prog)s --before a1.json a2.json a3.json --after b1.json b2.json b3.json --gate 3
 
-Exit codes: 0 no regression, 1 regression, 2 usage error or an unusable file.
+Exit codes: 0 no regression, 1 regression, 2 usage error, an unusable file, or a gate on steps that do not compare.
 """
 MIN_SHARE = 0.05
 """Kernels with a smaller share of the GPU busy time are listed and not judged."""
@@ -113,11 +113,13 @@ class Gate:
 
 
 def judge(result: Comparison, percent: float) -> Gate:
-    """Find slowdowns of at least `percent` beyond the noise. Raises `TraceError` if the noise is unknown.
+    """Find slowdowns of at least `percent` beyond the noise.
+
+    Raises `TraceError` if the noise is unknown, or if the steps of the two sides do not compare.
 
     The busy time is tested at `ALPHA`; the kernels share another `ALPHA` (Bonferroni).
     """
-    _require_noise(result.busy, result.unit)
+    _require_judgeable(result, result.busy)
     busy_us = result.totals["GPU busy"][0]
     kernels = [
         (each.name, each.shift)
@@ -131,16 +133,18 @@ def judge(result: Comparison, percent: float) -> Gate:
 
 def judge_step(result: CpuComparison, percent: float) -> Gate:
     """Judge the time of a step, of traces without GPU work. Raises `TraceError` if the noise is unknown."""
-    _require_noise(result.step, result.unit)
+    _require_judgeable(result, result.step)
     slower = [Regression("step", result.step)] if _is_slower(result.step, ALPHA, percent) else []
     return Gate(percent, tuple(slower), 1)
 
 
-def _require_noise(changed: Shift, unit: str) -> None:
+def _require_judgeable(result: Comparison | CpuComparison, changed: Shift) -> None:
+    if not result.do_steps_compare:
+        raise TraceError(f"the gate cannot judge times per step: {' '.join(result.notes)}")
     if not changed.freedom:
         raise TraceError(
-            f"the noise is unknown with one {unit} on each side; record three or more active steps, or give several "
-            "runs: diff --before A1 A2 A3 --after B1 B2 B3"
+            f"the noise is unknown with one {result.unit} on each side; record three or more active steps, or give "
+            "several runs: diff --before A1 A2 A3 --after B1 B2 B3"
         )
 
 
@@ -169,8 +173,9 @@ def _lines(result: Comparison, gate: Gate | None) -> Iterator[str]:
     yield ""
     yield from _rows(result)
     yield ""
-    for text in (change_text(result), *map(printable, comparison_notes(result)), METHOD):
-        yield from wrap(text, COLUMNS)
+    change = change_text(result)
+    for text in (change, *(note for note in comparison_notes(result) if note not in change), METHOD):
+        yield from wrap(printable(text), COLUMNS)
     if gate is not None:
         yield from _judgment(result.busy, gate)
 

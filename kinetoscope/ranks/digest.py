@@ -12,16 +12,10 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from kinetoscope.trace.communication import collectives, exposed_collectives_us, is_collective
 from kinetoscope.trace.events import GpuActivity, Step, Trace, TraceError
 from kinetoscope.trace.kernel_names import decode_kernel_name
-from kinetoscope.trace.queries import (
-    busy_us,
-    collectives,
-    exposed_collectives_us,
-    extent_us,
-    is_collective,
-    require_steps,
-)
+from kinetoscope.trace.queries import busy_us, extent_us, require_steps
 from kinetoscope.trace.text import shortened
 
 FORMAT, VERSION = "profiling-pytorch digest", 1

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from operator import attrgetter
 from typing import Any, TypeVar
@@ -11,7 +12,9 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
+from kinetoscope.trace.damage import drop_lost, without_duration
 from kinetoscope.trace.decoding import KeptEvents
+from kinetoscope.trace.device_rows import counter_samples, stream_waits
 from kinetoscope.trace.events import (
     Collective,
     CpuOp,
@@ -23,27 +26,35 @@ from kinetoscope.trace.events import (
     Span,
     Trace,
 )
+from kinetoscope.trace.foreign import name_origin
+from kinetoscope.trace.identity import collective_around, collective_of
 from kinetoscope.trace.json_events import JSON_ERRORS
-from kinetoscope.trace.kineto_events import Annotation, AnyEvent, Event, Instant, Kernel, Op, RuntimeCall
+from kinetoscope.trace.kineto_events import Annotation, AnyEvent, Communication, Event, Instant, Kernel, Op, RuntimeCall
 from kinetoscope.trace.linking import Owners
 from kinetoscope.trace.metadata import Metadata, device_name, most_used
 from kinetoscope.trace.processes import Processes
+from kinetoscope.trace.runaways import cut_runaways
 from kinetoscope.trace.steps import find_steps
 
 E = TypeVar("E", bound=AnyEvent)
 CLOCK_NOISE_US = 0.002  # a timestamp is printed in ns but read as a float64, which may move it by 1 ns
+_DIGITS = re.compile(r"[0-9]{1,9}")
 _YEAR_2100_NS = 4_102_444_800_000_000_000
 
 
 def assemble(kept: KeptEvents, metadata: Metadata, *, is_cut: bool = False) -> Trace:
     """Build the trace of a file; empties the lists of `kept` as it goes, which saves memory."""
-    clock = Clock.of(kept.first_us(), metadata.base_ns)
+    base_ns = metadata.base_ns
+    lost = drop_lost(kept, lambda time: Clock.of(time, base_ns).per_us, has_base=base_ns > 0)
+    clock = Clock.of(kept.first_us(), base_ns)
     processes, threads = Processes(kept), _Threads()
-    cpu_ops = _cpu_ops(kept.ops, clock, threads)
+    stated: dict[int, Collective] = {}
+    cpu_ops = _cpu_ops(kept.ops, clock, threads, stated)
     calls = _calls(kept.calls, clock, threads)
     process_of = {thread: processes.of(pid) for (pid, _), thread in threads.items()} if processes.names else {}
     owners = Owners(cpu_ops, calls, process_of)
-    activities, activity_processes = _activities(kept.activities, clock, owners, processes)
+    activities, activity_processes = _activities(kept.activities, clock, owners, processes, stated)
+    activities, runaways = cut_runaways(activities, calls, activity_processes)
     gpu_annotations = _spans(kept.gpu_annotations, clock)
     found = find_steps(cpu_ops, calls, activities, gpu_annotations, process_of, activity_processes)
     device = metadata.device(most_used(activity.device for activity in activities))
@@ -62,12 +73,16 @@ def assemble(kept: KeptEvents, metadata: Metadata, *, is_cut: bool = False) -> T
         devices=metadata.devices,
         functions=_functions(kept.functions, clock, threads),
         memory=_memory(kept.memory, clock, threads),
+        stream_waits=stream_waits(clock.timed(kept.waits)),
+        counters=counter_samples(kept.counters, clock.start_us),
         rank=metadata.rank,
         world_size=metadata.world_size,
         processes=processes.names,
         is_cut=is_cut,
         unreadable=kept.unreadable,
+        damaged=(*lost, *runaways, *without_duration(kept.without_duration)),
         unread=tuple(kept.unread.most_common()),
+        origin=name_origin(kept.unread, kept.labels.values(), metadata.members) if kept.unread else "",
     )
 
 
@@ -103,8 +118,11 @@ class Clock(Struct, frozen=True):
             yield event, int((event.ts - base) * per_us + 0.5) / 1000, duration
 
 
-def _cpu_ops(events: list[Op], clock: Clock, threads: _Threads) -> tuple[CpuOp, ...]:
-    """Nest ops by time on their thread: the parent is the innermost open op that does not end earlier."""
+def _cpu_ops(events: list[Op], clock: Clock, threads: _Threads, stated: dict[int, Collective]) -> tuple[CpuOp, ...]:
+    """Nest ops by time on their thread: the parent is the innermost open op that does not end earlier.
+
+    Adds the collectives of `record_param_comms` operators to `stated`, under the ids of the operators.
+    """
     events.sort(key=attrgetter("dur"), reverse=True)  # if two ops start together, the longer is the parent
     ops: list[CpuOp] = []
     shapes, types = _ShapesOf(), _TypesOf()
@@ -120,6 +138,8 @@ def _cpu_ops(events: list[Op], clock: Clock, threads: _Threads) -> tuple[CpuOp, 
         annotates, dims = type(event) is Annotation, shapes[bytes(args.input_dims)]
         strides, kinds = shapes[bytes(args.input_strides)], types[bytes(args.input_types)]
         op = CpuOp(event.name, start, duration, thread, args.external, annotates, dims, strides, kinds, parent)
+        if type(event) is Communication and (collective := collective_of(event.collective)) is not None:
+            stated[id(op)] = collective
         stack.append((end, op))
         ops.append(op)
     return tuple(ops)
@@ -134,7 +154,7 @@ def _calls(events: list[RuntimeCall], clock: Clock, threads: _Threads) -> tuple[
 
 
 def _activities(
-    events: list[Kernel], clock: Clock, owners: Owners, processes: Processes
+    events: list[Kernel], clock: Clock, owners: Owners, processes: Processes, stated: Mapping[int, Collective]
 ) -> tuple[tuple[GpuActivity, ...], list[str]]:
     """The activities in start order, and the process of each if the file has several."""
     known = processes.owners(events, owners.calls_of, clock.start_us) if processes.names else []
@@ -150,7 +170,10 @@ def _activities(
     owners.find_around(alone)
     activities = []
     for event, start, duration, launch, op in linked:
-        args = event.args
+        args, op = event.args, op or owners.op_around(launch)
+        collective = collective_of(args)
+        if collective is None and event.kind == "kernel":
+            collective = collective_around(event.name, op, stated)
         activities.append(
             GpuActivity(
                 event.name,
@@ -168,22 +191,13 @@ def _activities(
                 args.moved_bytes,
                 args.occupancy_percent,
                 launch,
-                op or owners.op_around(launch),
-                None if args.collective is None else _collective(args),
+                op,
+                collective,
+                args.graph_id or None,
+                args.graph_node_id or None,
             )
         )
     return tuple(activities), [process_of[id(event)] for event, *_ in linked] if known else []
-
-
-def _collective(args: Any) -> Collective:
-    return Collective(
-        args.collective,
-        args.elements_in,
-        args.elements_out,
-        args.type or "",
-        args.group_size,
-        args.group or args.group_description or "",
-    )
 
 
 def _functions(events: list[Event], clock: Clock, threads: _Threads) -> tuple[PythonFunction, ...]:
@@ -210,10 +224,11 @@ def _spans(events: list[Event], clock: Clock) -> tuple[Span, ...]:
 
 
 def _number(value: object) -> int:
-    try:
+    """The number of a process or thread: 7 of `7`, `"7"` and `"stream 7"`; 0 without one."""
+    with suppress(msgspec.ValidationError):
         return msgspec.convert(value, int, strict=False)
-    except msgspec.ValidationError:
-        return 0
+    digits = _DIGITS.search(value) if isinstance(value, str) else None
+    return int(digits[0]) if digits else 0
 
 
 class _Threads(dict[tuple[object, object], str]):

@@ -21,6 +21,8 @@ class Metadata(Struct, frozen=True):
     world_size: int | None = None
     base_ns: int = 0
     """The origin of times, in ns since 1970."""
+    members: frozenset[str] = frozenset()
+    """The names of all top-level members."""
 
     @classmethod
     def of(cls, members: Mapping[str, Raw]) -> Metadata:
@@ -32,6 +34,7 @@ class Metadata(Struct, frozen=True):
             _integer(group.get("rank")),
             _integer(group.get("world_size")),
             _integer(_value(members, "baseTimeNanoseconds")) or 0,
+            frozenset(members),
         )
 
     def device(self, index: int | None) -> Device:

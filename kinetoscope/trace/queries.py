@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import Literal
 
 from kinetoscope.trace.events import CpuOp, CudaCall, GpuActivity, Span, Step, Trace, TraceError
+from kinetoscope.trace.foreign import foreign_text, is_foreign
 from kinetoscope.trace.intervals import length_us, union_of
 from kinetoscope.trace.missing_gpu import why_no_kernels
 
@@ -25,11 +26,6 @@ _DIRECTIONS: dict[str, Direction] = {
 }
 _DIRECTION = re.compile(r"(?<![A-Za-z])([HDMP])(?:to|2)([HDMP])(?![A-Za-z])")
 _SYNC = re.compile(r"[sS]ynchronize|^(?:cuda|hip)Memcpy$|^hipMemcpyWithStream$|^(?:pi|ur)QueueFinish$")
-_COLLECTIVE = re.compile(
-    r"nccl|rccl|mscclpp?|cross_device_reduce|multimem_|two_shot_all_reduce|one_shot_all_reduce|allreduce_fusion|"
-    r"nvshmem|deep_ep",
-    re.IGNORECASE,
-)
 
 
 def busy_us(activities: Iterable[GpuActivity]) -> float:
@@ -84,6 +80,8 @@ def steps_agree(trace: Trace) -> bool:
 
 def require_steps(trace: Trace) -> None:
     """Raise `TraceError` if the trace has no step."""
+    if is_foreign(trace):
+        raise TraceError(foreign_text(trace))
     if not trace.steps:
         raise TraceError(
             "no active steps: the trace is empty or has no ProfilerStep annotation. Profile with a schedule, call "
@@ -153,30 +151,6 @@ def copy_direction(name: str) -> Direction | None:
     """The direction of a memcpy, also as Intel's profiler writes it (`M2D`); None if its name does not tell."""
     match = _DIRECTION.search(name)
     return _DIRECTIONS.get(match[1] + match[2]) if match else None
-
-
-def collectives(step: Step) -> tuple[GpuActivity, ...]:
-    """The kernels of a step that communicate with other GPUs."""
-    return tuple(kernel for kernel in step.kernels if is_collective(kernel))
-
-
-def is_collective(activity: GpuActivity) -> bool:
-    """Whether a kernel communicates, by the profiler's data or by a name of NCCL, RCCL or an engine's all-reduce."""
-    return activity.kind == "kernel" and (activity.collective is not None or _communicates(activity.name))
-
-
-@lru_cache(maxsize=4096)
-def _communicates(name: str) -> bool:
-    return _COLLECTIVE.search(name) is not None
-
-
-def exposed_collectives_us(step: Step) -> float:
-    """Time in which a collective runs and no other kernel of its GPU does, summed over the GPUs."""
-    exposed = 0.0
-    if any(map(is_collective, step.activities)):
-        for activities in by_device(step.kernels).values():
-            exposed += busy_us(activities) - busy_us(kernel for kernel in activities if not is_collective(kernel))
-    return round(exposed, 3)
 
 
 def by_device(activities: Iterable[GpuActivity]) -> dict[int, list[GpuActivity]]:

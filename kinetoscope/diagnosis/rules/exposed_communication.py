@@ -11,9 +11,9 @@ from kinetoscope.diagnosis.facts import Facts
 from kinetoscope.diagnosis.missing import no_gpu_work
 from kinetoscope.diagnosis.rule import CannotTell, Finding, Rule
 from kinetoscope.diagnosis.sources import TENSORBOARD
+from kinetoscope.trace.communication import collectives, exposed_collectives_us
 from kinetoscope.trace.events import GpuActivity
 from kinetoscope.trace.intervals import length_us, union_of
-from kinetoscope.trace.queries import collectives, exposed_collectives_us
 
 MIN_SHARE = 0.10
 

@@ -10,8 +10,8 @@ from kinetoscope.diagnosis.facts import MIN_STEPS, Facts
 from kinetoscope.diagnosis.missing import no_gpu_work
 from kinetoscope.diagnosis.rule import CannotTell, Finding, Rule
 from kinetoscope.diagnosis.sources import GPUPROF, STEPS
+from kinetoscope.trace.communication import is_collective
 from kinetoscope.trace.events import GpuActivity
-from kinetoscope.trace.queries import is_collective
 
 MIN_RATIO = 1.5
 MIN_KERNEL_US = 5.0

@@ -47,12 +47,12 @@ def _on_cpu(facts: Facts) -> list[Finding]:
     spans = op_runs(called, lambda op: id(op) in ids)
     total_us = facts.length_us(spans)
     saving_us = round(max(0.0, total_us - one_of_each_us(single)), 3)
-    if saving_us < MIN_SHARE * facts.step_us:
+    if saving_us < MIN_SHARE * facts.mean_step_us:
         return []
     operators = count_text(len(single) / steps, "operator")
     title = (
         f"The optimizer runs {operators} per step, each for one tensor: {duration_text(total_us)} "
-        f"({share_text(total_us, facts.step_us)}) with the Python between them"
+        f"({share_text(total_us, facts.mean_step_us)}) with the Python between them"
     )
     advice = "" if facts.trace.devices else ON_CPU  # with a GPU in the machine, the parameters may be on it
     return [Finding(RULE, title, busiest_place(facts, single), facts.evidence(single), total_us, saving_us, advice)]

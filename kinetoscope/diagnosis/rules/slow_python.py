@@ -36,14 +36,14 @@ def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     total_us = round(length_us(pauses) / len(facts.steps), 3)
     windows = [(ns(step.start_us), ns(step.end_us)) for step in facts.steps]
     paused = sum(map(bool, lengths_in(windows, pauses)))
-    if total_us < MIN_SHARE * facts.step_us or paused < min(2, len(windows)):
+    if total_us < MIN_SHARE * facts.mean_step_us or paused < min(2, len(windows)):
         return []
     where = slowest_own_code(facts, pauses)
     pauses.sort(key=lambda pause: pause[0] - pause[1])
     count = count_text(len(pauses) / len(facts.steps), "time")
     title = (
-        f"Code outside operators takes {duration_text(total_us)} per step ({share_text(total_us, facts.step_us)}), "
-        f"{count} of at least {LONG_US / 1000:.0f} ms"
+        f"Code outside operators takes {duration_text(total_us)} per step "
+        f"({share_text(total_us, facts.mean_step_us)}), {count} of at least {LONG_US / 1000:.0f} ms"
     )
     running = facts.evidence([_running(facts, pause) for pause in pauses[:MAX_EVIDENCE]])
     advice = RULE.advice if facts.has_stacks else f"{STACKS} shows which functions run. {RULE.advice}"
@@ -86,7 +86,7 @@ RULE = Rule(
     looks_for=f"In a trace without GPU work: times of at least {LONG_US / 1000:.0f} ms in a step in which no "
     "thread runs an operator or an annotation of its own, and the loop neither fetches a batch, compiles nor collects "
     "garbage: Python, NumPy, files, the network, sleeping.",
-    threshold=f"from {MIN_SHARE:.0%} of the median step on, in two steps or more; not where the loop takes so long "
+    threshold=f"from {MIN_SHARE:.0%} of a step on, in two steps or more; not where the loop takes so long "
     f"between two operators only once, or in less than {MIN_LONG_PASSES:.0%} of its passes, since then another program "
     "may have had the core",
     source=OWN,

@@ -10,9 +10,9 @@ from kinetoscope.diagnosis.facts import Facts
 from kinetoscope.diagnosis.missing import no_gpu_work
 from kinetoscope.diagnosis.rule import CannotTell, Finding, Rule
 from kinetoscope.diagnosis.sources import NSYS_AI
+from kinetoscope.trace.communication import is_collective
 from kinetoscope.trace.events import GpuActivity
 from kinetoscope.trace.intervals import length_us, union_of
-from kinetoscope.trace.queries import is_collective
 
 MIN_SHARE = 0.05
 

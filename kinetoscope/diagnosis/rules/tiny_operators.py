@@ -46,7 +46,7 @@ def find(facts: Facts) -> Sequence[Finding] | CannotTell:
         return []
     spans = runs(called, lambda op: op.name in groups and not in_optimizer(op))
     evidence_us = facts.length_us(spans)
-    if evidence_us < MIN_SHARE * facts.step_us:
+    if evidence_us < MIN_SHARE * facts.mean_step_us:
         return []
     ops = [op for group in groups.values() for op in group]
     saving_us = round(max(0.0, facts.length_us(ops) + short_python_us(facts) - one_of_each_us(ops)), 3)
@@ -56,7 +56,8 @@ def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     names = ", ".join(f"{shown_name(group[0])} {count_text(len(group) / steps, 'time')}" for group in largest)
     title = (
         f"{count_text(len(ops) / steps, 'short operator')} per step, {duration_text(mean_us)} each, take "
-        f"{duration_text(evidence_us)} ({share_text(evidence_us, facts.step_us)}) with the Python between them: {names}"
+        f"{duration_text(evidence_us)} ({share_text(evidence_us, facts.mean_step_us)}) with the Python between them: "
+        f"{names}"
     )
     where = busiest_place(facts, ops) or shown_name(largest[0][0])
     advice = "" if facts.has_stacks else f"{STACKS} shows the line that calls them. {RULE.advice}"
@@ -91,7 +92,7 @@ RULE = Rule(
     "frees the graph. Operators of an optimizer have a rule of their own.",
     threshold=f"At least {MIN_CALLS} calls of an operator in a step, shorter than {TINY_US:.0f} µs in the mean, or "
     f"where steps are marked {MIN_CALLS_OF_SHORT} calls shorter than {SHORT_US:.0f} µs; with the Python between them "
-    f"they take {MIN_SHARE:.0%} of the median step.",
+    f"they take {MIN_SHARE:.0%} of a step.",
     source=OWN,
     advice="Replace the loop over elements by one operator on the whole tensor: F.cross_entropy of all tokens, gather "
     "or a mask in place of indexing, .tolist() once in place of .item() for each. Else a larger batch or "

@@ -11,6 +11,7 @@ import pytest
 from kinetoscope.__main__ import main
 from kinetoscope.compare.cpu import are_cpu, compare_cpu
 from kinetoscope.compare.cpu_parts import cpu_change_text, cpu_data, cpu_notes
+from kinetoscope.compare.diff import judge_step
 from kinetoscope.report.several import report_several
 from kinetoscope.trace.events import Trace, TraceError
 from kinetoscope.trace.kineto import read_trace
@@ -132,3 +133,23 @@ def test_the_report_on_two(files: list[str]) -> None:
     ]
     assert "aten::linear" in report.parts[1].html
     assert report.data["causes_us_per_step"]["fetching batches"] == -200.0
+
+
+def test_steps_that_are_marked_differently() -> None:
+    """One side marks four iterations, the other none: as a whole it is one step with four times the operators."""
+    one = [op("aten::mm", 100.0 * index, 90.0) for index in range(4)]
+    marked = read_trace(trace_bytes(*one, *(step(index, 100.0 * index, 100.0) for index in range(4))))
+    whole = read_trace(trace_bytes(*one))
+    result = compare_cpu([marked], [whole])
+    assert not result.do_steps_compare
+    why = (
+        "Steps are marked differently, by ProfilerStep before and by the whole trace after, and their operators "
+        "differ. Mark the steps of both in the same way, with prof.step() after each iteration."
+    )
+    assert cpu_change_text(result) == f"Times per step do not compare. {why}"
+    assert cpu_notes(result)[0] == why
+    with pytest.raises(TraceError, match="the gate cannot judge times per step: Steps are marked differently"):
+        judge_step(result, 3.0)
+    unmarked = compare_cpu([whole], [whole])
+    assert unmarked.do_steps_compare
+    assert cpu_notes(unmarked)[0].startswith("Nothing marks steps: whole traces are compared")

@@ -7,18 +7,10 @@ from typing import Any
 
 import pytest
 
+from kinetoscope.trace.communication import collectives, exposed_collectives_us
 from kinetoscope.trace.events import Step
 from kinetoscope.trace.kineto import read_trace
-from kinetoscope.trace.queries import (
-    collectives,
-    copies,
-    copy_direction,
-    exposed_collectives_us,
-    is_collective,
-    is_sync,
-    recorded_step_us,
-    syncs,
-)
+from kinetoscope.trace.queries import copies, copy_direction, is_sync, recorded_step_us, syncs
 from kinetoscope.trace.summary import summary_text
 from kinetoscope.trace.totals import summarize, summary_json
 from tests.tool.events import Event, kernel, launch, memcpy, step, trace_bytes
@@ -93,26 +85,6 @@ def test_calls_that_wait(name: str, waits: bool) -> None:
 )  # fmt: skip
 def test_direction_of_a_copy(name: str, direction: str | None) -> None:
     assert copy_direction(name) == direction
-
-
-@pytest.mark.parametrize(
-    ("name", "communicates"),
-    [
-        ("ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)", True), ("rcclGenericKernel", True),
-        ("void vllm::cross_device_reduce_2stage<__nv_bfloat16, 8>", True), ("reduce_kernel<512, 1>", False),
-        ("all_reduce_is_mentioned", False),
-    ],
-)  # fmt: skip
-def test_kernels_that_communicate(name: str, communicates: bool) -> None:
-    (found,) = only_step(step(2, 0, 10), launch(1, 1), kernel(name, 1, 2, 1)).kernels
-    assert is_collective(found) is communicates
-
-
-def test_what_the_profiler_says_counts() -> None:
-    (found,) = only_step(
-        step(2, 0, 10), launch(1, 1), kernel("odd", 1, 2, 1, **{"Collective name": "allreduce"})
-    ).kernels
-    assert is_collective(found)
 
 
 @pytest.mark.parametrize(("gpu_us", "longer_us"), [(60.0, 100.0), (150.0, 150.0)])
