@@ -66,6 +66,8 @@ def assemble(kept: KeptEvents, metadata: Metadata, *, is_cut: bool = False) -> T
         memory=_memory(kept.memory, clock),
         rank=metadata.rank,
         world_size=metadata.world_size,
+        groups=metadata.groups,
+        origin_ns=clock.origin_ns(metadata.base_ns),
         processes=processes.names,
         is_cut=is_cut,
         unreadable=kept.unreadable,
@@ -89,6 +91,10 @@ class Clock(Struct, frozen=True):
         """
         is_ns = base_ns + first * 1000 > _YEAR_2100_NS >= base_ns + first
         return cls(first, 1 if is_ns else 1000)
+
+    def origin_ns(self, base_ns: int) -> int:
+        """The time 0 of the trace, in ns since the same moment as `base_ns`."""
+        return base_ns + round(self.base * self.per_us)
 
     def start_us(self, event: AnyEvent) -> float:
         """The start of an event in us, rounded to ns (3 times as fast as round())."""
