@@ -4,8 +4,7 @@ kernels.py       kernels by name and launch shape, with a histogram of their dur
 digest.py        a trace reduced: times, kernels and collectives of a rank
 digest_files.py  reads and writes digests
 merge.py         merges the digests of ranks, in any order and any tree
-compared.py      collectives and pairs matched over the ranks, and the parts of each rank's steps
-late.py          the late rank, what it costs, and why it is late
+late.py          the late rank, with what it costs and why it is late
 collectives.py   single collectives on a time axis, and the waiting in each group
 pipeline.py      stages that send to each other, and the bubble
 ranks.py         all of this of a job

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from kinetoscope.ranks.compared import Compared
+from kinetoscope.trace.compared import Compared
 from kinetoscope.trace.matching import Matched
 
 SHOWN_COLLECTIVES, SHOWN_RANKS = 200, 64
@@ -104,7 +104,7 @@ def shown_collectives(compared: Compared) -> ShownCollectives | None:
 
 
 def _cost_ns(matched: Matched, compared: Compared) -> int:
-    return max(compared.exposed_waiting_ns(call, matched) for call in matched.calls)
+    return max(compared.exposed_waiting_ns(call) for call in matched.calls)
 
 
 def _times(matched: Matched, compared: Compared, *, is_alone: bool) -> CollectiveTimes:
@@ -126,7 +126,7 @@ def _times(matched: Matched, compared: Compared, *, is_alone: bool) -> Collectiv
                 rank=call.rank,
                 start_us=-call.duration_ns / 1000,
                 waiting_us=(call.duration_ns - transfer_ns) / 1000,
-                exposed_waiting_us=compared.exposed_waiting_ns(call, matched) / 1000,
+                exposed_waiting_us=compared.exposed_waiting_ns(call) / 1000,
                 beside=tuple(compared.beside_us(call)) if is_alone else (),
             )
             for call in shown
@@ -152,7 +152,7 @@ def group_waiting(compared: Compared) -> tuple[GroupWaiting, ...]:
                 entry = sums[first.group, first.members, call.rank, last]
                 entry[0] += 1
                 entry[1] += call.duration_ns - each.transfer_ns
-                entry[2] += compared.exposed_waiting_ns(call, each)
+                entry[2] += compared.exposed_waiting_ns(call)
     rows = [
         GroupWaiting(group, members, rank, last, *_means(entry, compared.step_count([rank, last])))
         for (group, members, rank, last), entry in sums.items()

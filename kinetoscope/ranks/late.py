@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from kinetoscope.ranks.compared import Compared
 from kinetoscope.ranks.digest import RankDigest
-from kinetoscope.trace.lateness import Late, RankParts, WaitsFor, late_ranks
-from kinetoscope.trace.matching import PAIR, Matched
+from kinetoscope.trace.compared import Compared
+from kinetoscope.trace.lateness import Late, find_late, gets_more
 from kinetoscope.trace.units import format_value
 
-MIN_SHARE = 0.05
-"""A rank is late if a step would be shorter by this share without it: GPUs of one type differ by up to about 3 %."""
-MIN_STAGE_SHARE = 0.15
-"""... of a pipeline, whose stages are seldom equal."""
 MIN_EXCESS = 0.01
 """Work or idle time explains a late rank if it is this share of a step above the others' median."""
-UNEVEN = 1.1
-"""A rank gets more elements by all-to-all than the others from this ratio on."""
 
 
 @dataclass(frozen=True)
@@ -61,64 +53,34 @@ class Straggler:
     why: str
 
 
-def stragglers(compared: Compared) -> list[Straggler]:
+def stragglers(compared: Compared, digests: Mapping[int, RankDigest]) -> list[Straggler]:
     """The late rank of each set of ranks that wait for each other, the most expensive first."""
-    found = []
-    waits, later_waits = compared.waits_us(), compared.waits_us(without_first=True)
-    for among in compared.components:
-        matched = [each for each in compared.matched if each.calls[0].rank in among]
-        parts = [part for part in compared.parts if part.rank in among]
-        late = _late(parts, matched, waits)
-        later = _late([part for part in compared.later_parts if part.rank in among], matched, later_waits)
-        if late is not None and later is not None and late.ranks[0] in later.ranks:
-            found.append(_straggler(late, parts, matched, compared))
-    return sorted(found, key=lambda each: (-each.saving_us, each.rank))
+    return [_straggler(late, compared, digests) for late in find_late(compared)]
 
 
-def _late(parts: Sequence[RankParts], matched: Sequence[Matched], waits: WaitsFor) -> Late | None:
-    """The late ranks, if they cost enough."""
-    late = late_ranks(parts, waits)
-    if late is not None and _gets_more(late.ranks[0], matched):
-        late = late_ranks(parts, waits, is_shared_out=True)
-    if late is None:
-        return None
-    step_us = next(part.step_us for part in parts if part.rank == late.ranks[0])
-    is_pipeline = sum(each.calls[0].operation == PAIR for each in matched) > len(matched) / 2
-    return late if late.saving_us >= (MIN_STAGE_SHARE if is_pipeline else MIN_SHARE) * step_us else None
-
-
-def _straggler(found: Late, parts: Sequence[RankParts], matched: Sequence[Matched], compared: Compared) -> Straggler:
+def _straggler(found: Late, compared: Compared, digests: Mapping[int, RankDigest]) -> Straggler:
     ranks = found.ranks
+    matched = [each for each in compared.matched if each.calls[0].rank in found.among]
+    parts = [part for part in compared.parts if part.rank in found.among]
     late = next(part for part in parts if part.rank == ranks[0])
     others = [part for part in parts if part.rank not in ranks]
     excess_us = round(late.own_us - median(part.own_us for part in others), 3)
     stalled_us = round(late.stalled_us - median(part.stalled_us for part in others), 3)
-    operations = _operations(compared.ranks[late.rank], [compared.ranks[part.rank] for part in others])
+    operations = _operations(digests[late.rank], [digests[part.rank] for part in others])
     total = sum(each.waited_ns for each in matched) or 1
     return Straggler(
         rank=late.rank,
         also_late=ranks[1:],
-        among=tuple(part.rank for part in parts),
+        among=found.among,
         share=sum(each.waited_ns for each in matched if each.last in ranks) / total,
         saving_us=found.saving_us,
         step_us=late.step_us,
-        is_shared_out=_gets_more(late.rank, matched),
+        is_shared_out=gets_more(late.rank, matched),
         excess_us=excess_us,
         stalled_us=stalled_us,
         operations=operations,
         why=_why(excess_us, stalled_us, late.step_us, operations),
     )
-
-
-def _gets_more(rank: int, matched: Sequence[Matched]) -> bool:
-    """Whether all-to-alls give a rank more elements than the mean of the other ranks."""
-    elements: dict[int, int] = defaultdict(int)
-    for each in matched:
-        if each.calls[0].operation == "alltoall":
-            for call in each.calls:
-                elements[call.rank] += call.elements_in + call.elements_out
-    others = [count for other, count in elements.items() if other != rank]
-    return bool(others) and elements[rank] * len(others) > UNEVEN * sum(others) > 0
 
 
 def _operations(late: RankDigest, others: Sequence[RankDigest]) -> tuple[OperationTimes, ...]:

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from kinetoscope.ranks.compared import Compared
-from kinetoscope.trace.lateness import RankParts
+from kinetoscope.trace.compared import Compared
+from kinetoscope.trace.rank_parts import RankParts
 
 MIN_SHARE = 0.5
 """Ranks are a pipeline if at least this share of their exposed communication is sends and receives."""
@@ -55,7 +55,7 @@ def pipeline(compared: Compared) -> Pipeline | None:
             totals[is_pair] += call.duration_ns
             if is_pair:
                 other = next(peer for peer in each.calls[0].members if peer != call.rank)
-                waits[call.rank][other] += compared.exposed_waiting_ns(call, each)
+                waits[call.rank][other] += compared.exposed_waiting_ns(call)
         if is_pair:
             sender, receiver = each.calls[0].members
             sent.setdefault((sender, receiver), each.calls[0].start_ns)

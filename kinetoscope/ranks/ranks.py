@@ -17,13 +17,13 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from kinetoscope.ranks.collectives import GroupWaiting, ShownCollectives, group_waiting, shown_collectives
-from kinetoscope.ranks.compared import Clocks, Compared
-from kinetoscope.ranks.digest import MAX_CALLS, Digest, RankDigest, RankStep
+from kinetoscope.ranks.digest import MAX_CALLS, Digest, RankDigest, RankStep, calls_in
 from kinetoscope.ranks.late import Straggler, stragglers
 from kinetoscope.ranks.merge import merge
 from kinetoscope.ranks.pipeline import Pipeline, pipeline
 from kinetoscope.trace.communication import WAITING
-from kinetoscope.trace.lateness import RankParts
+from kinetoscope.trace.compared import Clocks, Compared, RankWork
+from kinetoscope.trace.rank_parts import RankParts
 
 METHOD = (
     f"Method: an {', '.join(WAITING[:-1])} or {WAITING[-1]} ends on a rank only after all ranks have started it, so "
@@ -86,7 +86,7 @@ class RanksReport:
 def ranks_report(digests: Iterable[Digest]) -> RanksReport:
     """Compare ranks. Raises `TraceError` as `merge` does."""
     merged = merge(digests)
-    compared = Compared(merged)
+    compared = Compared(map(_work, merged.ranks))
     last_at: dict[int, int] = defaultdict(int)
     delays: dict[int, float] = defaultdict(float)
     for each in compared.matched:
@@ -98,7 +98,7 @@ def ranks_report(digests: Iterable[Digest]) -> RanksReport:
         parts=compared.parts,
         compared=len(compared.collectives),
         compared_pairs=len(compared.pairs),
-        stragglers=tuple(stragglers(compared)),
+        stragglers=tuple(stragglers(compared, {_number(rank): rank for rank in merged.ranks})),
         components=tuple(compared.components),
         waiting=group_waiting(compared),
         pipeline=pipeline(compared),
@@ -108,11 +108,21 @@ def ranks_report(digests: Iterable[Digest]) -> RanksReport:
     )
 
 
+def _work(rank: RankDigest) -> RankWork:
+    return RankWork(
+        _number(rank), rank.windows, rank.exposed, calls_in(rank), rank.calls_left_out, origin_ns=rank.origin_ns
+    )
+
+
+def _number(rank: RankDigest) -> int:
+    return -1 if rank.rank is None else rank.rank
+
+
 def _rank_times(rank: RankDigest, last_at: Mapping[int, int], delays: Mapping[int, float]) -> RankTimes:
     def mean_us(of: Callable[[RankStep], int]) -> float:
         return round(fmean(map(of, rank.steps)) / 1000, 3)
 
-    number = -1 if rank.rank is None else rank.rank
+    number = _number(rank)
     return RankTimes(
         rank=number,
         device=rank.device,

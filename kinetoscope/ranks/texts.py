@@ -11,7 +11,7 @@ from msgspec import to_builtins
 
 from kinetoscope.ranks.late import Straggler, us_text
 from kinetoscope.ranks.ranks import METHOD, RanksReport, RankTimes
-from kinetoscope.trace.lateness import RankParts
+from kinetoscope.trace.rank_parts import RankParts
 
 MIN_EXPOSED = 0.05
 """Communication or waiting with nothing beside it is worth a headline from this share of a step on."""

@@ -8,98 +8,39 @@ launching is no lateness: the profiler makes each launch longer, on some ranks m
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Sequence
 from statistics import fmean, median
 
 from msgspec import Struct
 
-from kinetoscope.trace.intervals import Interval, intersect, lengths_in, subtract, union
-from kinetoscope.trace.windows import Window
+from kinetoscope.trace.compared import Compared, WaitsFor
+from kinetoscope.trace.matching import PAIR, Matched
+from kinetoscope.trace.rank_parts import RankParts
 
+MIN_SHARE = 0.05
+"""A rank is late if a step would be shorter by this share without it: GPUs of one type differ by up to about 3 %."""
+MIN_STAGE_SHARE = 0.15
+"""... of a pipeline, whose stages are seldom equal."""
 LITTLE = 0.3
 """A late rank waits at most this share of the ranks' median waiting."""
 CLEARLY = 0.8
 """The excess of work is known less well than the waiting, so it decides only below this share of it."""
+UNEVEN = 1.1
+"""A rank gets more elements by all-to-all than the others from this ratio on."""
 ALIKE = 0.5
 """Several ranks are late if each has at least this share of the largest excess of work."""
-
-WaitsFor = Mapping[tuple[int, int], float]
-"""A rank, and another at whose side it takes part in collectives -> the exposed waiting at those at which the other
-arrives last, in us per step."""
-
-
-class RankParts(Struct, frozen=True):
-    """Mean times of a rank's steps on its GPU, in us; own, transfer, waiting and idle add up to the step."""
-
-    rank: int
-    steps: int
-    step_us: float
-    own_us: float
-    """Kernels and copies that do not communicate."""
-    hidden_us: float
-    """Of `own_us`: beside communication."""
-    transfer_us: float
-    """Only communication runs, and it does not wait."""
-    waiting_us: float
-    """Only communication runs, and it waits for another rank."""
-    idle_us: float
-    stalled_us: float
-    """Of `idle_us`: the program does not launch, for a reason that is not the cost of launching."""
-    launching_us: float
-    """Of `idle_us`: the next launch comes late, from a thread that works."""
-    hidden_waiting_us: float
-    """Waiting beside own work, which costs nothing."""
-
-    @property
-    def work_us(self) -> float:
-        """The time for which the rank itself is to blame."""
-        return self.own_us + self.stalled_us
 
 
 class Late(Struct, frozen=True):
     """Ranks that are late, the one with the most work first."""
 
     ranks: tuple[int, ...]
+    among: tuple[int, ...]
+    """The ranks that wait for each other, directly or through others, with the late ones."""
+    step_us: float
+    """The time of a step on the GPU of the first."""
     saving_us: float
     """The time by which a step would be shorter if these ranks were on time."""
-
-
-def rank_parts(
-    rank: int,
-    windows: Sequence[Window],
-    exposed: Sequence[Interval],
-    waits: Iterable[Interval],
-    transfers: Iterable[Interval],
-    steps: frozenset[int],
-) -> RankParts | None:
-    """The parts of the given steps of a rank; None if it has none of them.
-
-    While another call transfers, a waiting call costs nothing.
-    """
-    shown = [window for window in windows if window.number in steps]
-    if not shown:
-        return None
-    spans = [(window.start_ns, window.end_ns) for window in shown]
-    all_waits = union(waits)
-    alone_ns = sum(lengths_in(spans, intersect(subtract(all_waits, union(transfers)), exposed)))
-    beside_ns = sum(lengths_in(spans, subtract(all_waits, exposed)))
-
-    def mean_us(total_ns: int) -> float:
-        return round(total_ns / len(shown) / 1000, 3)
-
-    return RankParts(
-        rank=rank,
-        steps=len(shown),
-        step_us=mean_us(sum(window.length_ns for window in shown)),
-        own_us=mean_us(sum(window.own_ns for window in shown)),
-        hidden_us=mean_us(sum(window.hidden_ns for window in shown)),
-        transfer_us=mean_us(sum(window.exposed_ns for window in shown) - alone_ns),
-        waiting_us=mean_us(alone_ns),
-        idle_us=mean_us(sum(window.idle_ns for window in shown)),
-        stalled_us=mean_us(sum(window.stalled_ns for window in shown)),
-        launching_us=mean_us(sum(window.launching_ns for window in shown)),
-        hidden_waiting_us=mean_us(beside_ns),
-    )
 
 
 def late_ranks(parts: Sequence[RankParts], waits_us: WaitsFor, *, is_shared_out: bool = False) -> Late | None:
@@ -128,7 +69,10 @@ def late_ranks(parts: Sequence[RankParts], waits_us: WaitsFor, *, is_shared_out:
     waited_us = _waited_us({each.rank for each in late}, waits_us)
     waited_us += fmean(max(0.0, other.transfer_us - hidden_us) for other in others)
     saving = excess_us if excess_us < CLEARLY * waited_us else waited_us
-    return Late(tuple(each.rank for each in late), round(saving, 3)) if saving > 0 else None
+    if saving <= 0:
+        return None
+    among = tuple(each.rank for each in parts)
+    return Late(tuple(each.rank for each in late), among, late[0].step_us, round(saving, 3))
 
 
 def _waited_us(late: Container[int], waits_us: WaitsFor) -> float:
@@ -138,3 +82,42 @@ def _waited_us(late: Container[int], waits_us: WaitsFor) -> float:
         if last in late and waiting not in late:
             partners[waiting] += us
     return fmean(partners.values()) if partners else 0.0
+
+
+def find_late(compared: Compared) -> list[Late]:
+    """The late ranks of each set of ranks that wait for each other, the most expensive first.
+
+    They are late with the first step and without it, and a step would be shorter by `MIN_SHARE` without them.
+    """
+    found = []
+    waits_us, later_us = compared.waits_us(), compared.waits_us(without_first=True)
+    for among in compared.components:
+        matched = [each for each in compared.matched if each.calls[0].rank in among]
+        late = _late([part for part in compared.parts if part.rank in among], waits_us, matched)
+        later = _late([part for part in compared.later_parts if part.rank in among], later_us, matched)
+        if late is not None and later is not None and late.ranks[0] in later.ranks:
+            found.append(late)
+    return sorted(found, key=lambda late: (-late.saving_us, late.ranks))
+
+
+def _late(parts: Sequence[RankParts], waits_us: WaitsFor, matched: Sequence[Matched]) -> Late | None:
+    """The late ranks, if they cost enough."""
+    late = late_ranks(parts, waits_us)
+    if late is not None and gets_more(late.ranks[0], matched):
+        late = late_ranks(parts, waits_us, is_shared_out=True)
+    if late is None:
+        return None
+    is_pipeline = sum(each.calls[0].operation == PAIR for each in matched) > len(matched) / 2
+    least = MIN_STAGE_SHARE if is_pipeline else MIN_SHARE
+    return late if late.saving_us >= least * late.step_us else None
+
+
+def gets_more(rank: int, matched: Sequence[Matched]) -> bool:
+    """Whether all-to-alls give a rank more elements than the mean of the other ranks."""
+    elements: dict[int, int] = defaultdict(int)
+    for each in matched:
+        if each.calls[0].operation == "alltoall":
+            for call in each.calls:
+                elements[call.rank] += call.elements_in + call.elements_out
+    others = [count for other, count in elements.items() if other != rank]
+    return bool(others) and elements[rank] * len(others) > UNEVEN * sum(others) > 0

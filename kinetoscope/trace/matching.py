@@ -52,16 +52,17 @@ class Matched(Struct, frozen=True, gc=False):
     """The calls of one collective on several ranks, in the order of the ranks."""
 
     calls: tuple[Call, ...]
+    transfer_ns: int
+    """The most that the transfer takes: the shortest call, of the rank that arrives last and waits for nobody."""
+    last: int
+    """The rank that arrives last; the lowest of several."""
 
-    @property
-    def transfer_ns(self) -> int:
-        """The most that the transfer takes: the shortest call, of the rank that arrives last and waits for nobody."""
-        return min(call.duration_ns for call in self.calls)
-
-    @property
-    def last(self) -> int:
-        """The rank that arrives last; the lowest of several."""
-        return min(self.calls, key=lambda call: (call.duration_ns, call.rank)).rank
+    @classmethod
+    def of(cls, calls: Iterable[Call]) -> Matched:
+        """The collective of these calls, of different ranks."""
+        ordered = tuple(sorted(calls, key=lambda call: call.rank))
+        shortest = min(ordered, key=lambda call: call.duration_ns)
+        return cls(ordered, shortest.duration_ns, shortest.rank)
 
     @property
     def waited_ns(self) -> int:
@@ -140,11 +141,7 @@ def match(calls: Iterable[Call], ranks: int) -> list[Matched]:
     together: dict[Key, list[Call]] = defaultdict(list)
     for call in calls:
         together[call.key].append(call)
-    return [
-        Matched(tuple(sorted(together[key], key=lambda call: call.rank)))
-        for key in sorted(together)
-        if _is_one(together[key], ranks)
-    ]
+    return [Matched.of(together[key]) for key in sorted(together) if _is_one(together[key], ranks)]
 
 
 def _is_one(calls: Sequence[Call], ranks: int) -> bool:

@@ -1,4 +1,4 @@
-"""Collectives and pairs of a job's ranks, matched, with the time that each call waits, and the parts of each rank."""
+"""Ranks of a job compared: collectives and pairs matched, the time that each call waits, the parts of each rank."""
 
 from __future__ import annotations
 
@@ -10,13 +10,31 @@ from functools import cached_property
 from itertools import accumulate
 from statistics import median
 
-from kinetoscope.ranks.digest import Digest, RankDigest, calls_in
 from kinetoscope.trace.intervals import Interval, subtract
-from kinetoscope.trace.lateness import RankParts, WaitsFor, rank_parts
 from kinetoscope.trace.matching import PAIR, Call, Matched, components, match, waiting_intervals
+from kinetoscope.trace.rank_parts import RankParts, rank_parts
+from kinetoscope.trace.windows import Window
 
 MAX_SPREAD_US = 1000.0
 """Clocks of ranks can be compared if the ends of a collective on them are no further apart, in the median."""
+
+WaitsFor = Mapping[tuple[int, int], float]
+"""A rank, and another with which it takes part in collectives -> its exposed waiting at those at which the other
+arrives last, in us per step."""
+
+
+@dataclass(frozen=True)
+class RankWork:
+    """What is compared of one rank; times on the clock of its trace, which starts at `origin_ns`."""
+
+    rank: int
+    windows: Sequence[Window]
+    exposed: Sequence[Interval]
+    """Times in which only communication runs."""
+    calls: Sequence[Call]
+    are_calls_left_out: bool = False
+    """Whether `calls` has only the first."""
+    origin_ns: int = 0
 
 
 @dataclass(frozen=True)
@@ -50,13 +68,13 @@ class Alone:
 
 
 class Compared:
-    """The ranks of a merged digest, compared."""
+    """Ranks of one job, compared."""
 
-    def __init__(self, merged: Digest) -> None:
-        self.ranks = {_number(rank): rank for rank in merged.ranks}
-        self.calls = [call for rank in merged.ranks for call in calls_in(rank)]
-        self.matched = match(self.calls, len(merged.ranks))
-        self.alone = {number: Alone(rank.exposed) for number, rank in self.ranks.items()}
+    def __init__(self, ranks: Iterable[RankWork]) -> None:
+        self.ranks = {work.rank: work for work in ranks}
+        self.calls = [call for work in self.ranks.values() for call in work.calls]
+        self.matched = match(self.calls, len(self.ranks))
+        self.alone = {number: Alone(work.exposed) for number, work in self.ranks.items()}
 
     @cached_property
     def components(self) -> list[tuple[int, ...]]:
@@ -121,16 +139,24 @@ class Compared:
             last = each.last
             for call in each.calls:
                 if call.rank != last and call.step in steps[call.rank]:
-                    sums[call.rank, last] += self.exposed_waiting_ns(call, each)
+                    sums[call.rank, last] += self.exposed_waiting_ns(call)
         return {pair: total / (len(steps[pair[0]]) or 1) / 1000 for pair, total in sums.items()}
 
     def step_count(self, ranks: Iterable[int]) -> int:
         """The number of steps in which these ranks are compared, at least 1."""
         return max((len(self.steps[rank]) for rank in ranks), default=0) or 1
 
-    def exposed_waiting_ns(self, call: Call, matched: Matched) -> int:
-        """The time that a call waits with nothing beside it on its GPU."""
-        return self.alone[call.rank].within(call.start_ns, call.end_ns - matched.transfer_ns)
+    def exposed_waiting_ns(self, call: Call) -> int:
+        """The time that a matched call waits with nothing beside it on its GPU."""
+        return self._exposed_waiting_ns[id(call)]
+
+    @cached_property
+    def _exposed_waiting_ns(self) -> Mapping[int, int]:
+        return {
+            id(call): self.alone[call.rank].within(call.start_ns, call.end_ns - each.transfer_ns)
+            for each in self.matched
+            for call in each.calls
+        }
 
     def beside_us(self, call: Call) -> Iterable[tuple[float, float]]:
         """The times of a call in which its rank's GPU also works, counted in us from the end of the call."""
@@ -161,14 +187,10 @@ class Compared:
         return [each for each in self.matched if each.calls[0].operation == PAIR]
 
 
-def _number(rank: RankDigest) -> int:
-    return -1 if rank.rank is None else rank.rank
-
-
-def _whole_steps(rank: RankDigest) -> frozenset[int]:
-    """The steps of a digest with all of their calls; the last may lack some if the digest left calls out."""
-    steps = {window.number for window in rank.windows}
-    if rank.calls_left_out and len(steps) > 1:
-        last = max((step for each in rank.call_sets for step, *_ in each.calls), default=0)
+def _whole_steps(work: RankWork) -> frozenset[int]:
+    """The steps of a rank with all of their calls; the last may lack some if calls were left out."""
+    steps = {window.number for window in work.windows}
+    if work.are_calls_left_out and len(steps) > 1:
+        last = max((call.step for call in work.calls), default=0)
         steps = {step for step in steps if step < last} or steps
     return frozenset(steps)
