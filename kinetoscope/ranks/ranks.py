@@ -166,9 +166,10 @@ def _notes(merged: Digest, compared: Compared) -> Iterable[str]:
         yield "The ranks have no step in common, so that no step can be divided into parts: profile the same steps."
     clocks = compared.clocks
     if compared.matched and not clocks.are_comparable:
+        why = f"are {clocks.spread_us:,.0f} µs apart (median)" if clocks.spread_us else "cannot be compared"
         yield (
-            f"The ends of a collective on its ranks are {clocks.spread_us:,.0f} µs apart (median): the clocks differ, "
-            "and starts on different ranks cannot be compared. Waiting is known all the same, from the durations."
+            f"The ends of a collective on its ranks {why}: the clocks differ, so that starts on different ranks cannot "
+            "be compared. The waiting is from durations alone."
         )
     if any(rank.uncounted for rank in ranks):
         yield f"{sum(rank.uncounted for rank in ranks)} GPU activities of these ranks belong to no step."

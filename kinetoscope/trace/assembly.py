@@ -33,6 +33,7 @@ from kinetoscope.trace.steps import find_steps
 
 E = TypeVar("E", bound=AnyEvent)
 CLOCK_NOISE_US = 0.002  # a timestamp is printed in ns but read as a float64, which may move it by 1 ns
+_YEAR_2000_NS = 946_684_800_000_000_000
 _YEAR_2100_NS = 4_102_444_800_000_000_000
 
 
@@ -93,8 +94,9 @@ class Clock(Struct, frozen=True):
         return cls(first, 1 if is_ns else 1000)
 
     def origin_ns(self, base_ns: int) -> int:
-        """The time 0 of the trace, in ns since the same moment as `base_ns`."""
-        return base_ns + round(self.base * self.per_us)
+        """The time 0 of the trace in ns since 1970; 0 if the file counts from another moment."""
+        origin = base_ns + round(self.base * self.per_us)
+        return origin if _YEAR_2000_NS < origin < _YEAR_2100_NS else 0
 
     def start_us(self, event: AnyEvent) -> float:
         """The start of an event in us, rounded to ns (3 times as fast as round())."""

@@ -15,7 +15,7 @@ from kinetoscope.trace.matching import PAIR, Call, Matched, components, match, w
 from kinetoscope.trace.rank_parts import RankParts, rank_parts
 from kinetoscope.trace.windows import Window
 
-MAX_SPREAD_US = 1000.0
+MAX_SPREAD_US = 200.0
 """Clocks of ranks can be compared if the ends of a collective on them are no further apart, in the median."""
 
 WaitsFor = Mapping[tuple[int, int], float]
@@ -39,7 +39,10 @@ class RankWork:
 
 @dataclass(frozen=True)
 class Clocks:
-    """How well the clocks of the ranks agree: a collective ends on all of its ranks at nearly one time."""
+    """How well the clocks of the ranks agree: a collective ends on all of its ranks at nearly one time.
+
+    The distances are 0 if a trace does not tell when its clock began.
+    """
 
     are_comparable: bool
     """Whether starts on different ranks can be compared."""
@@ -171,7 +174,7 @@ class Compared:
         for each in self.matched:
             ends = [self.ranks[call.rank].origin_ns + call.end_ns for call in each.calls]
             spreads.append((max(ends) - min(ends)) / 1000)
-        if not spreads:
+        if not spreads or not all(work.origin_ns for work in self.ranks.values()):
             return Clocks(False, 0.0, 0.0)
         usual = round(median(spreads), 3)
         return Clocks(usual <= MAX_SPREAD_US, usual, round(max(spreads), 3))
