@@ -46,7 +46,7 @@ def _lost(diagnosed: DiagnosedTrace) -> str:
 def _step(diagnosed: DiagnosedTrace) -> str:
     waits = diagnosed.waits
     is_whole = diagnosed.trace.steps_from == WHOLE
-    name = "The whole trace" if is_whole else f"{_unit(diagnosed)}{_marked(diagnosed)}"
+    name = "The whole trace" if is_whole else _name(diagnosed)
     kinds = _kinds(diagnosed)
     takes = kinds or f"{name} takes {format_value(diagnosed.step_us, 'us')}"
     if not diagnosed.has_gpu:
@@ -68,9 +68,14 @@ def _kinds(diagnosed: DiagnosedTrace) -> str:
     return f"A trace of {'two' if len(kinds) == 2 else 'three'} kinds of step: {listed}" if kinds else ""
 
 
-def _marked(diagnosed: DiagnosedTrace) -> str:
-    """What marks a step, in parentheses, if GPU work is in no step; else empty."""
-    return f" ({shortened(diagnosed.trace.steps_from, 60)})" if _outside(diagnosed) else ""
+def _name(diagnosed: DiagnosedTrace) -> str:
+    """`A step`, with what marks it if GPU work is in no step; `An iteration`; `A token` of a token loop."""
+    if diagnosed.trace.steps_from == ITERATIONS:
+        return "An iteration"
+    if not diagnosed.facts.is_token_loop:
+        return f"A step ({shortened(diagnosed.trace.steps_from, 60)})" if _outside(diagnosed) else "A step"
+    count = sequences(diagnosed.facts.step.ops)
+    return f"A token of each of {count:,} sequences" if count is not None and count > 1 else "A token"
 
 
 def _outside(diagnosed: DiagnosedTrace) -> str:
@@ -80,14 +85,6 @@ def _outside(diagnosed: DiagnosedTrace) -> str:
     if not trace.steps_from.startswith(("annotation", "iterations of")) or us <= MIN_OUTSIDE * total_us:
         return ""
     return f"; {percent(us / total_us)} of the GPU's time is in no step"
-
-
-def _unit(diagnosed: DiagnosedTrace) -> str:
-    """`A step`, `An iteration`; `A token` or `A token of each of 8 sequences` of a token loop."""
-    if not diagnosed.facts.is_token_loop:
-        return "An iteration" if diagnosed.trace.steps_from == ITERATIONS else "A step"
-    count = sequences(diagnosed.facts.step.ops)
-    return f"A token of each of {count:,} sequences" if count is not None and count > 1 else "A token"
 
 
 def ends_later(diagnosed: DiagnosedTrace) -> bool:

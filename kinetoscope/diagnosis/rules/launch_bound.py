@@ -46,9 +46,10 @@ def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     if facts.is_token_loop:
         title += f"; a token needs {count_text(count_launches(facts.step), 'launch', 'launches')}"
     where = site[0].text if site else ""
+    advice = PER_TOKEN if facts.is_token_loop else ""
     waited_us = facts.per_step_us(launching_us + python_us)
-    times_us = waited_us, facts.per_step_us(saving_us)
-    return [Finding(RULE, title, where, facts.evidence(blames), *times_us, PER_TOKEN if facts.is_token_loop else "")]
+    saving_us = facts.per_step_us(saving_us)
+    return [Finding(RULE, title, where, facts.evidence(blames), waited_us, saving_us, advice)]
 
 
 RULE = Rule(

@@ -35,7 +35,7 @@ NEARBY = 0.1
 _LOSS = re.compile(r"_loss(?:_|$)")
 
 
-class Repeats(Struct, frozen=True):
+class Loop(Struct, frozen=True):
     """(start, end) of each iteration in µs; whether each produces one token."""
 
     spans: list[tuple[float, float]]
@@ -56,7 +56,7 @@ class _Stretch(Struct, frozen=True):
     end: int  # exclusive
 
 
-def find_repeats(ops: Sequence[CpuOp], calls: Sequence[CudaCall], activities: Sequence[GpuActivity]) -> Repeats | None:
+def find_loop(ops: Sequence[CpuOp], calls: Sequence[CudaCall], activities: Sequence[GpuActivity]) -> Loop | None:
     """The iterations of a loop; None without one.
 
     None also if each has one graph replay: then the replays mark the steps.
@@ -80,10 +80,10 @@ def find_repeats(ops: Sequence[CpuOp], calls: Sequence[CudaCall], activities: Se
             if is_token(starting_in(ops, start, end), _launched(work, start, end), follows_prompt=follows_prompt)
         ]
         if len(tokens) >= max(MIN_TOKENS, MIN_IN_A_ROW * len(spans) - 1):
-            return Repeats(tokens, are_tokens=True)
+            return Loop(tokens, are_tokens=True)
         is_whole = all(_is_whole(starting_in(ops, start, end)) for start, end in spans)
         if len(spans) >= MIN_ITERATIONS and is_whole and _covers(launches, stretches, of_all=True):
-            return Repeats(spans, are_tokens=False)
+            return Loop(spans, are_tokens=False)
     return None
 
 
