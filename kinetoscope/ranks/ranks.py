@@ -159,7 +159,7 @@ def _notes(merged: Digest, compared: Compared) -> Iterable[str]:
             f"The ranks run different numbers of communication kernels per step ({min(counts):g} to {max(counts):g}), "
             "and those without a sequence number are matched by their order in each group."
         )
-    left = len({call.key for call in compared.calls}) - len(compared.matched)
+    left = len({call.key for call in compared.calls} - {each.calls[0].key for each in compared.matched})
     if not compared.matched:
         yield "No collective was found on several ranks, so that nothing tells who arrives last."
     elif left:

@@ -76,7 +76,8 @@ class Compared:
     def __init__(self, ranks: Iterable[RankWork]) -> None:
         self.ranks = {work.rank: work for work in ranks}
         self.calls = [call for work in self.ranks.values() for call in work.calls]
-        self.matched = match(self.calls, len(self.ranks))
+        origins_ns = {number: work.origin_ns for number, work in self.ranks.items()}
+        self.matched = match(self.calls, len(self.ranks), origins_ns)
         self.alone = {number: Alone(work.exposed) for number, work in self.ranks.items()}
 
     @cached_property
