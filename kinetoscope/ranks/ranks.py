@@ -174,7 +174,7 @@ def _notes(merged: Digest, compared: Compared) -> Iterable[str]:
     if compared.matched and not compared.parts:
         yield "The ranks have no step in common, so that no step can be divided into parts: profile the same steps."
     clocks = compared.clocks
-    if compared.matched and not clocks.are_comparable:
+    if compared.collectives and not clocks.are_comparable:
         why = f"are {clocks.spread_us:,.0f} µs apart (median)" if clocks.spread_us else "cannot be compared"
         yield (
             f"The ends of a collective on its ranks {why}: the clocks differ, so that starts on different ranks cannot "

@@ -41,7 +41,8 @@ class RankWork:
 class Clocks:
     """How well the clocks of the ranks agree: a collective ends on all of its ranks at nearly one time.
 
-    The distances are 0 if a trace does not tell when its clock began.
+    A send may end before its receive, as NCCL buffers it. The distances are 0 without a collective, or if a trace does
+    not tell when its clock began.
     """
 
     are_comparable: bool
@@ -172,7 +173,7 @@ class Compared:
     def clocks(self) -> Clocks:
         """How well the clocks of the ranks agree."""
         spreads = []
-        for each in self.matched:
+        for each in self.collectives:
             ends = [self.ranks[call.rank].origin_ns + call.end_ns for call in each.calls]
             spreads.append((max(ends) - min(ends)) / 1000)
         if not spreads or not all(work.origin_ns for work in self.ranks.values()):
