@@ -41,7 +41,8 @@ class RankWork:
 class Clocks:
     """How well the clocks of the ranks agree: a collective ends on all of its ranks at nearly one time.
 
-    The distances are 0 if a trace does not tell when its clock began.
+    A send may end before its receive, as NCCL buffers it. The distances are 0 without a collective, or if a trace does
+    not tell when its clock began.
     """
 
     are_comparable: bool
@@ -76,7 +77,8 @@ class Compared:
     def __init__(self, ranks: Iterable[RankWork]) -> None:
         self.ranks = {work.rank: work for work in ranks}
         self.calls = [call for work in self.ranks.values() for call in work.calls]
-        self.matched = match(self.calls, len(self.ranks))
+        origins_ns = {number: work.origin_ns for number, work in self.ranks.items()}
+        self.matched = match(self.calls, len(self.ranks), origins_ns)
         self.alone = {number: Alone(work.exposed) for number, work in self.ranks.items()}
 
     @cached_property
@@ -171,7 +173,7 @@ class Compared:
     def clocks(self) -> Clocks:
         """How well the clocks of the ranks agree."""
         spreads = []
-        for each in self.matched:
+        for each in self.collectives:
             ends = [self.ranks[call.rank].origin_ns + call.end_ns for call in each.calls]
             spreads.append((max(ends) - min(ends)) / 1000)
         if not spreads or not all(work.origin_ns for work in self.ranks.values()):

@@ -18,6 +18,7 @@ from kinetoscope.report.ranks_html import quantile_ns, ranks_report_parts
 from kinetoscope.report.several import is_several, reduce_to_digest, report_several
 from kinetoscope.trace.events import Collective, TraceError
 from kinetoscope.trace.kineto import read_trace
+from tests.tool.events import kernel, launch, op, step, trace_bytes
 from tests.tool.markup import EVIL
 from tests.tool.runs import ADD, ALL_REDUCE, GEMM, Kernel, trace_of
 from tests.tool.trace.public import PUBLIC, needs_public_traces
@@ -176,6 +177,53 @@ def test_work_that_an_all_to_all_gives_a_rank_is_shared_out(elements: int, savin
     assert report.straggler is not None
     assert (report.straggler.rank, report.straggler.saving_us) == (0, saving_us)
     assert ("With equal shares" in ranks_headline(report)) is (elements != 50)
+
+
+def test_all_to_alls_by_send_and_receive_are_compared() -> None:
+    """As in a step of DLRM: of five all-to-alls, all run as SendRecv, and three allreduces, rank 7 is last at five.
+
+    The others wait 80 us each time for rank 7, and 30 us for ranks 4 and 5.
+    """
+    lasts = (7, 7, 4, 7, 5, 7, 5, 7)
+
+    def rank(number: int) -> list[Work]:
+        work: list[Work] = []
+        for index, last in enumerate(lasts):
+            start, late_us = index * 100.0, 80.0 if last == 7 else 30.0
+            own_us = 10.0 + late_us if last == number else 10.0
+            group = collective("all_to_all" if index < 5 else "all_reduce", *range(8))
+            work += [(GEMM, start, own_us, None), (SEND_RECV, start + own_us, 100.0 - own_us, group)]
+        return work
+
+    report = ranks_report(job(*map(rank, range(8))))
+    assert report.compared == 3 * len(lasts)
+    assert [row.last_at for row in report.ranks] == [0, 0, 0, 0, 3, 6, 0, 15]
+    late = report.straggler
+    assert late is not None
+    assert (late.rank, late.saving_us, round(late.share, 3)) == (7, 400.0, 0.816)
+
+
+def test_a_launch_bound_job_names_no_rank() -> None:
+    """Rank 1's CPU needs 300 us for each of two launches; rank 0 waits for it as long with nothing beside it."""
+    digests = []
+    for rank, late_us in enumerate((0.0, 600.0)):
+        events: list[Any] = []
+        for number in range(3):
+            start = number * 2000.0
+            first, last = start + 50 + late_us / 2, start + 100 + late_us
+            busy = [op("aten::view", start + at, 20.0) for at in range(20, int(late_us) + 100, 25)]
+            launches = launch(4 * number + 1, first), launch(4 * number + 2, last)
+            end = start + 900.0
+            events += [
+                step(number, start, 2000.0), *busy, *launches, kernel("gemm", 4 * number + 1, first + 5, 50.0),
+                kernel(ALL_REDUCE, 4 * number + 2, last + 5, end - last - 5, stream=20),
+            ]  # fmt: skip
+        info = {"rank": rank, "world_size": 2}
+        digests.append(digest(read_trace(trace_bytes(*events, distributedInfo=info))))
+    report = ranks_report(digests)
+    assert [part.waiting_us for part in report.parts] == [600.0, 0.0]
+    assert report.straggler is None
+    assert ranks_headline(report).startswith("No single rank holds up the others: the GPU of rank 1 waits for launches")
 
 
 def test_exposed_communication_without_a_late_rank_is_the_headline() -> None:

@@ -85,6 +85,19 @@ def test_members_from_the_head_of_the_file() -> None:
     assert (call.members, call.size) == ((0, 4), 2)
 
 
+@pytest.mark.parametrize("size", [0, 2])
+def test_groups_without_members_are_told_apart_by_their_ends(size: int) -> None:
+    """Four ranks, ends at 19 and 19.05 us, and at 300 and 300.09 us; rank 3's clock began 1,000 us later."""
+    group = Collective("allreduce", group="tp", group_size=size) if size else None
+    ends = {0: 19.0, 1: 19.05, 2: 300.0, 3: 300.09 - 1000.0}
+    every = [call for rank, end in ends.items() for call in calls(rank, kernel(end - 9, 9.0, group))]
+    origins = {0: 5_000_000, 1: 5_000_000, 2: 5_000_000, 3: 6_000_000}
+    found = match(every, 4, origins)
+    assert [[call.rank for call in each.calls] for each in found] == [[0, 1], [2, 3]]
+    assert len(match(every, 4)) == (0 if size else 1)
+    assert len(match(every, 4, {**origins, 3: 5_000_000})) == (0 if size else 1), "rank 3 ends alone"
+
+
 def test_a_send_and_its_receive_are_a_pair() -> None:
     """The third send of rank 1 has no receive."""
 
