@@ -59,7 +59,8 @@ def unseen(rule: Rule, facts: Facts, concerns: Callable[[GpuActivity], bool], ne
     if lacking_us * 2 <= total_us or total_us < MIN_SHARE * facts.long_run_us * len(facts.steps):
         return None
     if any(a.launch is not None and "Graph" in a.launch.name for a in lacking):
-        return CannotTell(rule, "a CUDA graph launched these kernels: its replay names no operators", "")
+        reason = "a CUDA graph launched these kernels: its replay names no operators; add a trace of its capture"
+        return CannotTell(rule, f"{reason} with --capture", "")
     if all(map(has_operator, lacking)):
         return CannotTell(rule, "operators have no shapes", SHAPES)
     if unable := no_operators(rule, facts):

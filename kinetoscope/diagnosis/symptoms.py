@@ -62,7 +62,7 @@ GAPS = Branch(
             "A synchronize call or a blocking copy: `.item()`, `print(loss)`, or `.to()` from pageable memory.",
             "Read values every hundredth step only. Copy from pinned memory with `non_blocking=True`.",
             "training_step_faults/#item-in-every-step",
-            ("exposed-copies", "gpu-bubbles", "pageable-copies", "sync-in-step"),
+            ("exposed-copies", "gpu-bubbles", "host-reads", "pageable-copies", "sync-in-step"),
             also="training_step_faults/#pageable-copies",
         ),
         Symptom(
@@ -96,8 +96,13 @@ FULL = Branch(
             "and layouts.",
             "mlp/#what-is-in-the-fused-kernel",
             (
+                "cache-maximum",
+                "growing-cache",
                 "layout-conversions",
+                "memory-rate",
                 "needless-copies",
+                "prompt-logits",
+                "repeated-heads",
                 "type-round-trips",
                 "unfused-attention",
                 "unfused-elementwise",

@@ -18,7 +18,8 @@ from kinetoscope.html import Part
 from kinetoscope.ranks.digest import Digest, digest
 from kinetoscope.ranks.digest_files import is_digest, read_any, read_digest, write_digest
 from kinetoscope.ranks.merge import are_ranks, merge
-from kinetoscope.ranks.ranks import ranks_data, ranks_headline, ranks_report
+from kinetoscope.ranks.ranks import ranks_report
+from kinetoscope.ranks.texts import ranks_data, ranks_headline
 from kinetoscope.report.ranks_html import ranks_report_parts
 from kinetoscope.trace.events import Trace, TraceError
 from kinetoscope.trace.kineto import read_trace

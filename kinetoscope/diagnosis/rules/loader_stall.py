@@ -8,11 +8,12 @@ from itertools import pairwise
 from kinetoscope.diagnosis.amounts import duration_text, share_text
 from kinetoscope.diagnosis.cpu_states import Cause, CpuSpan
 from kinetoscope.diagnosis.cpu_times import is_cpu_only, slowest_own_code
-from kinetoscope.diagnosis.facts import MIN_STEPS, SLOWDOWN, Facts
+from kinetoscope.diagnosis.facts import SLOWDOWN, Facts
 from kinetoscope.diagnosis.missing import no_operators
 from kinetoscope.diagnosis.per_step import slow_steps, usual, window
 from kinetoscope.diagnosis.rule import CannotTell, Finding, Rule
 from kinetoscope.diagnosis.sources import TENSORBOARD
+from kinetoscope.diagnosis.step_facts import MIN_STEPS
 from kinetoscope.trace.intervals import (
     contains,
     intersect,
