@@ -54,7 +54,7 @@ GAPS = Branch(
             "Launch less: compile, use CUDA graphs, a fused optimizer or a larger batch. A faster kernel changes "
             "nothing here.",
             "training_step_faults/#thousands-of-tiny-kernels",
-            ("launch-bound", "optimizer-loop", "small-copies", "tiny-kernels"),
+            ("launch-bound", "optimizer-loop", "small-copies", "tiny-kernels", "tiny-operators"),
         ),
         Symptom(
             "gap-in-a-wait",
@@ -72,7 +72,7 @@ GAPS = Branch(
             "Raise the loader's `num_workers` and `prefetch_factor`. Record again with `with_stack=True`: it names the "
             "line.",
             "training_step_faults/#a-loader-that-stalls",
-            ("garbage-collection", "loader-stall", "slow-cpu-code"),
+            ("garbage-collection", "loader-stall", "slow-cpu-code", "slow-python"),
         ),
     ),
 )

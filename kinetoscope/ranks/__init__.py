@@ -1,7 +1,12 @@
 """Ranks of a job: each trace reduced to a small file, merged in any order, and compared.
 
+kernels.py       kernels by name and launch shape, with a histogram of their durations
 digest.py        a trace reduced: times, kernels and collectives of a rank
 digest_files.py  reads and writes digests
 merge.py         merges the digests of ranks, in any order and any tree
-ranks.py         ranks side by side: exposed communication, who arrives last
+late.py          the late rank, with what it costs and why it is late
+collectives.py   single collectives on a time axis, and the waiting in each group
+pipeline.py      stages that send to each other, and the bubble
+ranks.py         all of this of a job
+texts.py         the comparison in sentences, and as JSON data
 """

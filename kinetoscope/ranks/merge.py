@@ -6,16 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
-from kinetoscope.ranks.digest import (
-    FORMAT,
-    MAX_COLLECTIVES,
-    VERSION,
-    CollectiveDigest,
-    Digest,
-    KernelDigest,
-    RankDigest,
-    kernel_key,
-)
+from kinetoscope.ranks.digest import FORMAT, VERSION, Digest, RankDigest
+from kinetoscope.ranks.kernels import KernelDigest, kernel_key
 from kinetoscope.trace.events import TraceError
 
 T = TypeVar("T")
@@ -24,24 +16,15 @@ T = TypeVar("T")
 def merge(digests: Iterable[Digest]) -> Digest:
     """Merge digests of different ranks of one job.
 
-    Each digest keeps the first 1,000 collectives in the order of step and index, so a merged digest has the collectives
-    that all of its parts have. Raises `TraceError` if a rank is unknown or occurs twice, if world sizes differ, or
-    without a digest.
+    Raises `TraceError` if a rank is unknown or occurs twice, if world sizes differ, or without a digest.
     """
     parts = list(digests)
     if len(parts) == 1:
         return parts[0]
     ranks = tuple(sorted((rank for part in parts for rank in part.ranks), key=lambda each: each.rank or 0))
     require_distinct(ranks)
-    collectives = _united((each for part in parts for each in part.collectives), lambda each: each.key, _collective)
-    return Digest(
-        FORMAT,
-        VERSION,
-        ranks,
-        _united((each for part in parts for each in part.kernels), kernel_key, _kernel),
-        collectives[:MAX_COLLECTIVES],
-        len(collectives) > MAX_COLLECTIVES or any(part.collectives_left_out for part in parts),
-    )
+    kernels = _united((each for part in parts for each in part.kernels), kernel_key, _kernel)
+    return Digest(FORMAT, VERSION, ranks, kernels)
 
 
 def are_ranks(ranks: Sequence[RankDigest]) -> bool:
@@ -85,20 +68,4 @@ def _kernel(one: KernelDigest, other: KernelDigest) -> KernelDigest:
         min(one.min_ns, other.min_ns),
         max(one.max_ns, other.max_ns),
         dict(sorted(durations.items())),
-    )
-
-
-def _collective(one: CollectiveDigest, other: CollectiveDigest) -> CollectiveDigest:
-    """Of two ranks with the same time, the lower number wins, because the order of merging must not matter."""
-    shortest_ns, shortest = min((one.shortest_ns, one.shortest_rank), (other.shortest_ns, other.shortest_rank))
-    longest_ns, longest = min((-one.longest_ns, one.longest_rank), (-other.longest_ns, other.longest_rank))
-    return CollectiveDigest(
-        *one.key,
-        max(one.group_size, other.group_size),
-        one.ranks + other.ranks,
-        one.total_ns + other.total_ns,
-        shortest_ns,
-        shortest,
-        -longest_ns,
-        longest,
     )

@@ -10,10 +10,12 @@ from typing import Any
 
 import msgspec
 
+from kinetoscope.diagnosis.cpu_times import STATES, cpu_causes
 from kinetoscope.diagnosis.diagnose import Diagnosis, diagnose
 from kinetoscope.diagnosis.facts import Facts
 from kinetoscope.diagnosis.gaps import Waits
 from kinetoscope.diagnosis.idle import Idle
+from kinetoscope.diagnosis.memory import Alive, MemoryPeak, memory_peaks
 from kinetoscope.diagnosis.pages import PAGES
 from kinetoscope.diagnosis.rule import CannotTell, Finding, Rule
 from kinetoscope.diagnosis.rules import RULES
@@ -58,6 +60,11 @@ class DiagnosedTrace:
     def waits(self) -> Waits:
         """Who waits for whom: the mean of all steps."""
         return waits_per_step(self.facts)
+
+    @cached_property
+    def memory(self) -> list[MemoryPeak]:
+        """The peaks of allocated memory, GPUs first; empty without `profile_memory`."""
+        return memory_peaks(self.trace)
 
     @property
     def step_us(self) -> float:
@@ -147,9 +154,37 @@ def token_loop_data(diagnosed: DiagnosedTrace) -> dict[str, Any] | None:
     }
 
 
+def memory_data(peaks: Sequence[MemoryPeak]) -> dict[str, Any] | None:
+    """The first peak as JSON data, and those of other devices without their blocks; None if nothing was recorded."""
+    if not peaks:
+        return None
+    return _peak_data(peaks[0]) | {
+        "bytes_by_category": peaks[0].by_category,
+        "alive": [_alive_data(each) for each in peaks[0].alive],
+        "other_devices": [_peak_data(peak) for peak in peaks[1:]],
+    }
+
+
+def _alive_data(alive: Alive) -> dict[str, Any]:
+    op, where, category, size, blocks = alive
+    return {"op": op, "where": where, "category": category, "bytes": size, "count": blocks}
+
+
+def _peak_data(peak: MemoryPeak) -> dict[str, Any]:
+    return {
+        "device": peak.name,
+        "peak_bytes": peak.peak_bytes,
+        "at_us": peak.at_us,
+        "reserved_bytes": peak.reserved_bytes,
+        "total_bytes": peak.total_bytes,
+        "before_trace_bytes": peak.before_bytes,
+    }
+
+
 def report_data(diagnosed: DiagnosedTrace) -> dict[str, Any]:
     """The summary's keys; the use of the GPUs; the GPU's idle time over all steps, null without GPU work;
-    `operators_from_capture`; `token_loop`, null for other steps; `findings` and `cannot_tell`."""
+    `operators_from_capture`, `token_loop`, `findings`, `cannot_tell` and `memory`; without GPU work also
+    `cpu_us_per_step`."""
     data: dict[str, Any] = msgspec.to_builtins(diagnosed.summary)
     data |= gpu_data(diagnosed.facts.gpu_use)
     step_us, idle = diagnosed.mean_step_us, diagnosed.idle
@@ -160,4 +195,7 @@ def report_data(diagnosed: DiagnosedTrace) -> dict[str, Any]:
     data["token_loop"] = token_loop_data(diagnosed)
     data["findings"] = [finding_data(finding, step_us) for finding in diagnosed.diagnosis.findings]
     data["cannot_tell"] = [unknown_data(unknown) for unknown in diagnosed.diagnosis.cannot_tell]
+    data["memory"] = memory_data(diagnosed.memory)
+    if not diagnosed.has_gpu:
+        data["cpu_us_per_step"] = {STATES[cause][0]: round(us, 3) for cause, us in cpu_causes(diagnosed.facts).items()}
     return data

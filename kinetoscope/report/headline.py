@@ -10,6 +10,7 @@ from kinetoscope.report.cpu_time import dominant
 from kinetoscope.report.diagnosed import DiagnosedTrace
 from kinetoscope.report.gpus import busy_tile, percent, work_clause
 from kinetoscope.report.idle_text import idle_between_steps, unexplained_idle
+from kinetoscope.report.memory import nearly_full
 from kinetoscope.report.work_tables import kernel_times
 from kinetoscope.trace.kernel_names import decode_kernel_name
 from kinetoscope.trace.marks import ITERATIONS
@@ -26,11 +27,12 @@ WHOLE = "the whole trace"
 
 
 def headline(diagnosed: DiagnosedTrace) -> str:
-    """The time of a step, whether kernels are missing, and the largest cost, in plain text."""
+    """The time of a step, whether kernels are missing, and the largest cost, in plain text; and whether a GPU's
+    memory is nearly full."""
     lost = _lost(diagnosed)
     if lost and not diagnosed.diagnosis.findings:
         return f"{_step(diagnosed)} {lost} Record the trace again."
-    return " ".join(filter(None, (_step(diagnosed), lost, _cost(diagnosed))))
+    return " ".join(filter(None, (_step(diagnosed), lost, _cost(diagnosed), nearly_full(diagnosed.memory))))
 
 
 def _lost(diagnosed: DiagnosedTrace) -> str:

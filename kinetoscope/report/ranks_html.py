@@ -6,8 +6,11 @@ from html import escape
 from statistics import median
 
 from kinetoscope.html import Cell, Html, Part, bold, code, details, note, table
-from kinetoscope.ranks.digest import Digest, KernelDigest, bin_middle_ns
-from kinetoscope.ranks.ranks import METHOD, RanksReport, RankTimes, ranks_headline, straggler_text, us_text
+from kinetoscope.ranks.digest import Digest
+from kinetoscope.ranks.kernels import KernelDigest, bin_middle_ns
+from kinetoscope.ranks.late import us_text
+from kinetoscope.ranks.ranks import METHOD, RanksReport, RankTimes
+from kinetoscope.ranks.texts import ranks_headline, straggler_text
 
 SHOWN_RANKS, SHOWN_KERNELS = 32, 20
 

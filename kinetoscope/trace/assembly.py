@@ -38,6 +38,7 @@ from kinetoscope.trace.steps import find_steps
 
 E = TypeVar("E", bound=AnyEvent)
 CLOCK_NOISE_US = 0.002  # a timestamp is printed in ns but read as a float64, which may move it by 1 ns
+_YEAR_2000_NS = 946_684_800_000_000_000
 _DIGITS = re.compile(r"[0-9]{1,9}")
 _YEAR_2100_NS = 4_102_444_800_000_000_000
 
@@ -72,11 +73,13 @@ def assemble(kept: KeptEvents, metadata: Metadata, *, is_cut: bool = False) -> T
         uncounted=found.uncounted,
         devices=metadata.devices,
         functions=_functions(kept.functions, clock, threads),
-        memory=_memory(kept.memory, clock),
+        memory=_memory(kept.memory, clock, threads),
         stream_waits=stream_waits(clock.timed(kept.waits)),
         counters=counter_samples(kept.counters, clock.start_us),
         rank=metadata.rank,
         world_size=metadata.world_size,
+        groups=metadata.groups,
+        origin_ns=clock.origin_ns(metadata.base_ns),
         processes=processes.names,
         is_cut=is_cut,
         unreadable=kept.unreadable,
@@ -102,6 +105,11 @@ class Clock(Struct, frozen=True):
         """
         is_ns = base_ns + first * 1000 > _YEAR_2100_NS >= base_ns + first
         return cls(first, 1 if is_ns else 1000)
+
+    def origin_ns(self, base_ns: int) -> int:
+        """The time 0 of the trace in ns since 1970; 0 if the file counts from another moment."""
+        origin = base_ns + round(self.base * self.per_us)
+        return origin if _YEAR_2000_NS < origin < _YEAR_2100_NS else 0
 
     def start_us(self, event: AnyEvent) -> float:
         """The start of an event in us, rounded to ns (3 times as fast as round())."""
@@ -207,15 +215,15 @@ def _functions(events: list[Event], clock: Clock, threads: _Threads) -> tuple[Py
     )
 
 
-def _memory(events: list[Instant], clock: Clock) -> tuple[MemoryEvent, ...]:
+def _memory(events: list[Instant], clock: Clock, threads: _Threads) -> tuple[MemoryEvent, ...]:
     events.sort(key=attrgetter("ts"))
     found = []
     for event in events:
         args = event.args
-        device = args.device if args.device_type else -1
-        found.append(
-            MemoryEvent(clock.start_us(event), args.bytes or 0, args.total_allocated, args.total_reserved, device)
-        )
+        device, at_us = args.device if args.device_type else -1, clock.start_us(event)
+        totals = args.total_allocated, args.total_reserved
+        thread = threads[event.pid, event.tid]
+        found.append(MemoryEvent(at_us, args.bytes or 0, *totals, device, args.address, thread))
     return tuple(found)
 
 

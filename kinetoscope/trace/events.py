@@ -139,6 +139,8 @@ class MemoryEvent(Struct, frozen=True, gc=False):
     total_allocated: int | None
     total_reserved: int | None
     device: int  # -1: the CPU
+    address: int = 0  # of the block; 0 if the trace has none
+    thread: str = ""  # that allocated or released it
 
 
 class Uncounted(Struct, frozen=True):
@@ -245,6 +247,8 @@ class Trace(Struct, frozen=True):
     rank: int | None = None
     world_size: int | None = None
     processes: tuple[str, ...] = ()  # "rank 0", "rank 1" where several ranks were merged into the file
+    groups: tuple[tuple[str, tuple[int, ...]], ...] = ()  # process group -> its members, from `distributedInfo`
+    origin_ns: int = 0  # the time 0 of the trace, in ns since 1970; 0 if the file does not tell
     is_cut: bool = False  # the file ends in the middle; complete events are here
     unreadable: int = 0  # events that are damaged or lack a time, and are left out
     damaged: tuple[Damage, ...] = ()  # events with impossible times

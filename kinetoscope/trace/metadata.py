@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -21,6 +21,8 @@ class Metadata(Struct, frozen=True):
     world_size: int | None = None
     base_ns: int = 0
     """The origin of times, in ns since 1970."""
+    groups: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    """Process groups by name, with the ranks that are their members."""
     members: frozenset[str] = frozenset()
     """The names of all top-level members."""
 
@@ -34,6 +36,7 @@ class Metadata(Struct, frozen=True):
             _integer(group.get("rank")),
             _integer(group.get("world_size")),
             _integer(_value(members, "baseTimeNanoseconds")) or 0,
+            tuple(_groups(group.get("pg_config"))),
             frozenset(members),
         )
 
@@ -64,6 +67,14 @@ def most_used(indices: Iterable[int]) -> int | None:
     for index in indices:
         counts[index] = counts.get(index, 0) + 1
     return min(counts, key=lambda index: (-counts[index], index), default=None)
+
+
+def _groups(configs: object) -> Iterator[tuple[str, tuple[int, ...]]]:
+    for config in configs if isinstance(configs, list) else ():
+        given = config if isinstance(config, dict) else {}
+        name, ranks = given.get("pg_name"), given.get("ranks")
+        if isinstance(name, str) and isinstance(ranks, list) and all(isinstance(rank, int) for rank in ranks):
+            yield name, tuple(ranks)
 
 
 def _value(members: Mapping[str, Raw], key: str) -> Any:

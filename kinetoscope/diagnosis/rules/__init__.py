@@ -26,10 +26,12 @@ recompiles.py             torch.compile or Triton compiles inside a step
 repeated_heads.py         keys and values copied for all query heads
 slow_cpu_code.py          the GPU waits for slow code on the CPU
 slow_products.py          products far below the roof of their shape
+slow_python.py            long times outside operators, on the CPU
 small_copies.py           many small copies
 stragglers.py             one rank is late and the others wait for it
 sync_in_step.py           the CPU waits for the GPU inside a step
 tiny_kernels.py           many tiny kernels
+tiny_operators.py         thousands of tiny operators, on the CPU
 type_round_trips.py       tensors converted to another type and back
 unfused_attention.py      attention that writes its scores to memory
 unfused_elementwise.py    elementwise kernels in a row

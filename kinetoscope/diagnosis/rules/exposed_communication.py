@@ -11,7 +11,7 @@ from kinetoscope.diagnosis.facts import Facts
 from kinetoscope.diagnosis.missing import no_gpu_work
 from kinetoscope.diagnosis.rule import CannotTell, Finding, Rule
 from kinetoscope.diagnosis.sources import TENSORBOARD
-from kinetoscope.trace.communication import collectives, exposed_collectives_us
+from kinetoscope.trace.communication import communication, exposed_communication_us, is_collective
 from kinetoscope.trace.events import GpuActivity
 from kinetoscope.trace.intervals import length_us, union_of
 
@@ -20,11 +20,13 @@ MIN_SHARE = 0.10
 
 def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     """Time in which a GPU runs only collectives, a mean over GPUs and steps."""
-    found = [kernel for step in facts.steps for kernel in collectives(step)]
+    found = [each for step in facts.steps for each in communication(step)]
+    if not any(map(is_collective, found)) and (facts.trace.world_size or 1) < 2:
+        return []  # copies between the GPUs of one process are not of a group of ranks
     if not found:
         return []
-    devices = len({kernel.device for kernel in found})
-    exposed_us = round(math.fsum(map(exposed_collectives_us, facts.steps)) / len(facts.steps) / devices, 3)
+    devices = len({each.device for each in found})
+    exposed_us = round(math.fsum(map(exposed_communication_us, facts.steps)) / len(facts.steps) / devices, 3)
     if exposed_us < MIN_SHARE * facts.step_us:
         return []
     sums: Counter[str] = Counter()
@@ -40,16 +42,17 @@ def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     return [Finding(RULE, title, where or longest, facts.evidence(found), total_us, exposed_us)]
 
 
-def _name(kernel: GpuActivity) -> str:
-    """`allreduce` if the profiler recorded it, else the kernel's name."""
-    return kernel.collective.name if kernel.collective is not None else kernel.name
+def _name(activity: GpuActivity) -> str:
+    """`allreduce` if the profiler recorded it, else the name of the kernel or copy."""
+    return activity.collective.name if activity.collective is not None else activity.name
 
 
 RULE = Rule(
     name="exposed-communication",
     title="Collectives that no other work hides",
-    looks_for="Kernels of NCCL, RCCL or an engine's all-reduce while no other kernel of the step runs on their GPU. A "
-    "collective also waits for the slowest rank: part of its time may be waiting.",
+    looks_for="Kernels of NCCL, RCCL or an engine, and copies between GPUs, while no other kernel of the step runs on "
+    "their GPU. A collective also waits for the slowest rank: part of its time may be waiting, which the traces of all "
+    "ranks tell.",
     threshold=f"from {MIN_SHARE:.0%} of the median step on, a mean over the GPUs",
     source=f"{TENSORBOARD} (communication above 10 % of a step)",
     advice="Overlap: DDP with larger or smaller buckets (bucket_cap_mb), FSDP prefetching, async_op=True and wait() "

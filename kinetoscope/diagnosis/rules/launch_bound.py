@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kinetoscope.diagnosis.amounts import count_text, duration_text, share_text
-from kinetoscope.diagnosis.facts import SLOWDOWN, Facts, spare_us
+from kinetoscope.diagnosis.facts import SLOWDOWN, Facts
 from kinetoscope.diagnosis.gaps import LONG_US
 from kinetoscope.diagnosis.missing import no_gpu_work, no_operators
 from kinetoscope.diagnosis.rule import CannotTell, Finding, Rule
 from kinetoscope.diagnosis.sources import TRACELENS
+from kinetoscope.diagnosis.step_facts import spare_us
 from kinetoscope.trace.events import CpuOp, CudaCall
 from kinetoscope.trace.queries import count_launches
 

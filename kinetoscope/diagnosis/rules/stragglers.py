@@ -2,56 +2,95 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+import re
 from collections.abc import Sequence
+
+from msgspec import structs
 
 from kinetoscope.diagnosis.amounts import duration_text, share_text
 from kinetoscope.diagnosis.facts import Facts
 from kinetoscope.diagnosis.missing import no_gpu_work
 from kinetoscope.diagnosis.rule import CannotTell, Finding, Rule
 from kinetoscope.diagnosis.sources import NSYS_AI
-from kinetoscope.trace.communication import is_collective
-from kinetoscope.trace.events import GpuActivity
-from kinetoscope.trace.intervals import length_us, union_of
+from kinetoscope.trace.communication import collectives, is_collective
+from kinetoscope.trace.compared import Compared, RankWork
+from kinetoscope.trace.events import GpuActivity, Step, Trace
+from kinetoscope.trace.lateness import MIN_SHARE, Late, find_late
+from kinetoscope.trace.matching import calls_of
+from kinetoscope.trace.windows import windows_of
 
-MIN_SHARE = 0.05
+_RANK = re.compile(r"rank (\d{1,6})")
+Place = tuple[str, int]
+"""A process, whose name is empty if it is the only one, and its GPU."""
 
 
 def find(facts: Facts) -> Sequence[Finding] | CannotTell:
-    """Compare the time that each rank spends in collectives: the late rank waits least."""
-    ranks: dict[tuple[str, int], list[GpuActivity]] = defaultdict(list)
-    for step in facts.trace.steps:
-        for activity in step.activities:
-            if is_collective(activity):
-                ranks[step.process, activity.device].append(activity)
-    if not ranks:
+    """Compare how long the ranks of each group wait for each other with nothing beside it."""
+    steps = _steps_of(facts.trace)
+    if not steps:
         return []
-    if len(ranks) < 2:
+    if len(steps) < 2:
         return CannotTell(RULE, "the trace has collectives of one rank only: report the traces of all ranks", "")
-    if len({len(activities) for activities in ranks.values()}) > 1:
-        return CannotTell(RULE, "the ranks ran different numbers of collectives, which cannot be matched", "")
-    steps = len(facts.all_steps)
-    waits = {rank: length_us(union_of(activities)) / steps for rank, activities in ranks.items()}
-    late = min(waits, key=lambda rank: waits[rank])
-    others = [us for rank, us in waits.items() if rank != late]
-    waiting_us = round(sum(others) / len(others) - waits[late], 3)
-    if waiting_us < MIN_SHARE * facts.step_us:
-        return []
-    where = f"{late[0]}, GPU {late[1]}" if late[0] else f"GPU {late[1]}"
+    places = dict(zip(_numbers(list(steps)), steps, strict=True))
+    groups = dict(facts.trace.groups)
+    works = []
+    for number, place in places.items():
+        windows, exposed = windows_of(steps[place])
+        works.append(RankWork(number, windows, exposed, calls_of(steps[place], number, groups)[0]))
+    compared = Compared(works)
+    if not compared.matched:
+        return CannotTell(RULE, "no collective of one rank can be matched with a collective of another", "")
+    return [_finding(late, places, steps, facts) for late in find_late(compared)]
+
+
+def _steps_of(trace: Trace) -> dict[Place, list[Step]]:
+    """The steps of each process with the work of one GPU, for each GPU that communicates.
+
+    Steps are numbered in each process, as merging the ranks may have cut their numbers apart.
+    """
+    places = {(step.process, each.device) for step in trace.steps for each in step.activities if is_collective(each)}
+    return {
+        (process, device): [
+            structs.replace(step, activities=tuple(each for each in step.activities if each.device == device))
+            for step in trace.steps
+            if step.process == process
+        ]
+        for process, device in sorted(places)
+    }
+
+
+def _numbers(places: Sequence[Place]) -> list[int]:
+    """The ranks that the names of the processes tell, if all do and differ; else 0, 1, ..."""
+    named = [int(match[1]) for process, _ in places if (match := _RANK.fullmatch(process))]
+    return named if len(set(named)) == len(places) else list(range(len(places)))
+
+
+def _finding(late: Late, places: dict[int, Place], steps: dict[Place, list[Step]], facts: Facts) -> Finding:
+    process, device = places[late.ranks[0]]
+    where = f"{process}, GPU {device}" if process else f"GPU {device}"
+    others = [places[rank] for rank in late.among if rank not in late.ranks]
+    waiting = _subject(others) if len(late.among) < len(places) else "The other ranks are"
     title = (
-        f"The other ranks are {duration_text(waiting_us)} per step ({share_text(waiting_us, facts.step_us)}) longer in "
-        f"collectives than {where}: they wait for it"
+        f"{waiting} {duration_text(late.saving_us)} per step ({share_text(late.saving_us, facts.step_us)}) longer in "
+        f"collectives than {where}, waiting for it with nothing beside it"
     )
-    evidence = facts.evidence([a for rank, activities in ranks.items() if rank != late for a in activities])
-    return [Finding(RULE, title, where, evidence, waiting_us, waiting_us)]
+    evidence: list[GpuActivity] = [kernel for place in others for step in steps[place] for kernel in collectives(step)]
+    return Finding(RULE, title, where, facts.evidence(evidence), late.saving_us, late.saving_us)
+
+
+def _subject(places: Sequence[Place]) -> str:
+    """`Rank 2 is`, or `Ranks 1, 2 are`."""
+    names = [process.removeprefix("rank ") or f"GPU {device}" for process, device in places[:8]]
+    return f"Rank {names[0]} is" if len(places) == 1 else f"Ranks {', '.join(names)} are"
 
 
 RULE = Rule(
     name="stragglers",
     title="One rank is late",
-    looks_for="Ranks in one trace that spend different times in as many collectives: a collective ends when the last "
-    "rank has joined, so the rank with the least time in them is the late one.",
-    threshold=f"the others are longer in collectives by {MIN_SHARE:.0%} of the median step",
+    looks_for="Ranks in one trace that spend different times in the collectives of one group: a collective ends when "
+    "the last rank has joined, so the rank with the shortest kernel is the late one. Waiting counts where nothing runs "
+    "beside it, and only as far as the late rank's own kernels or stalls are longer.",
+    threshold=f"the others wait {MIN_SHARE:.0%} of a step with nothing beside it",
     source=f"{NSYS_AI} (uneven waits in collectives across ranks); the share is this book's",
     advice="Look for uneven work on this rank: longer sequences, logging, checkpoints, data loading, a slower GPU.",
     find=find,

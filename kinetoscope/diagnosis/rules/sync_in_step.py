@@ -43,7 +43,7 @@ def find(facts: Facts) -> Sequence[Finding] | CannotTell:
 
 
 def downloads(facts: Facts) -> dict[int, list[GpuActivity]]:
-    """The copies to the host of each operator that makes them, by the operator's id."""
+    """The short copies to the host of each operator that makes them, by the operator's id."""
     copies: dict[int, list[GpuActivity]] = defaultdict(list)
     short = (a for a in facts.activities if is_download(a) and a.duration_us <= MAX_COPY_US)
     made = [(a, a.launch) for a in short if a.launch is not None]

@@ -1,0 +1,215 @@
+"""A comparison of ranks in sentences, and as JSON data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from statistics import median
+from typing import Any
+
+from msgspec import to_builtins
+
+from kinetoscope.ranks.late import Straggler, us_text
+from kinetoscope.ranks.ranks import METHOD, RanksReport, RankTimes, launch_bound
+
+MIN_EXPOSED = 0.05
+"""Communication or waiting with nothing beside it is worth a headline from this share of a step on."""
+MOSTLY_LAST = 0.75
+"""A rank that arrives last at this share of the collectives is named, even if that costs little."""
+
+
+def ranks_headline(report: RanksReport) -> str:
+    """What the ranks wait for, and what it costs, in a sentence or two."""
+    late, exposed = report.straggler, exposed_transfer_us(report)
+    if report.pipeline is not None and late is None:
+        return _pipeline_headline(report)
+    if late is not None and late.saving_us >= exposed:
+        return " ".join([_late_headline(late, report), *map(_other_headline, report.stragglers[1:])])
+    if len(report.ranks) < 2 or not (report.compared or report.compared_pairs):
+        return f"These digests cannot tell who arrives last.{_exposed_sentence(report)}"
+    if not report.parts:
+        return "These ranks have no step in common, so that nothing tells what waiting costs."
+    if (bound := launch_bound(report.parts)) is not None and bound.launching_us >= exposed:
+        return (
+            f"No single rank holds up the others: the GPU of rank {bound.rank} waits for launches, "
+            f"{us_text(bound.launching_us)} of {us_text(bound.step_us)} per step. The profiler makes launches longer, "
+            "so it may decide who arrives last."
+        )
+    if late is not None:
+        return f"{_exposed_sentence(report).strip()} {_late_headline(late, report)}"
+    exposed_or_hidden = _exposed_sentence(report) or _hidden_sentence(report)
+    return f"No single rank holds up the others{_waiting_clause(report)}.{exposed_or_hidden}"
+
+
+def exposed_transfer_us(report: RanksReport) -> float:
+    """Transfer with nothing beside it in a step, the median of the ranks."""
+    return median(part.transfer_us for part in report.parts) if report.parts else 0.0
+
+
+def _late_headline(late: Straggler, report: RanksReport) -> str:
+    saved = f"about {us_text(late.saving_us)} shorter, of {us_text(late.step_us)} ({_percent(late)})"
+    if report.pipeline is not None and late.rank in {stage.rank for stage in report.pipeline.stages}:
+        return f"Rank {late.rank} is the slowest stage: if it were as fast as the others, a step would be {saved}."
+    if late.is_shared_out:
+        return (
+            f"Rank {late.rank} is late: it gets more data by all-to-all than the others. With equal shares, a step "
+            f"would be {saved}."
+        )
+    if late.also_late:
+        return f"{_ranks_text((late.rank, *late.also_late))} are late: if they were not, a step would be {saved}."
+    return f"Rank {late.rank} is late: if it were not, a step would be {saved}."
+
+
+def _other_headline(late: Straggler) -> str:
+    return f"Among {_ranks_text(late.among).lower()}, rank {late.rank} is late: {us_text(late.saving_us)}."
+
+
+def _percent(late: Straggler) -> str:
+    return f"{100 * late.saving_us / late.step_us:.0f} %"
+
+
+def _ranks_text(ranks: Sequence[int]) -> str:
+    shown = [str(rank) for rank in ranks[:8]]
+    more = f" and {len(ranks) - 8} more" if len(ranks) > 8 else ""
+    listed = f"{', '.join(shown[:-1])} and {shown[-1]}" if len(shown) > 1 and not more else ", ".join(shown)
+    return f"Ranks {listed}{more}"
+
+
+def _pipeline_headline(report: RanksReport) -> str:
+    found = report.pipeline
+    assert found is not None
+    longest = max(
+        ((us, stage.rank, other) for stage in found.stages for other, us in stage.waits_us.items()), default=None
+    )
+    waits = (
+        f" Rank {longest[1]} waits longest, {us_text(longest[0])} per step for rank {longest[2]}." if longest else ""
+    )
+    return (
+        f"A pipeline of {len(found.stages)} stages: the bubble is {100 * found.bubble_share:.0f} % of their steps, and "
+        f"no stage is much slower than the others.{waits}"
+    )
+
+
+def _waiting_clause(report: RanksReport) -> str:
+    """Why waiting has no single cause, or no cost; empty if there is little of it."""
+    parts = report.parts
+    least, most = min(part.waiting_us for part in parts), max(part.waiting_us for part in parts)
+    if all(part.waiting_us >= MIN_EXPOSED * part.step_us for part in parts):
+        return (
+            f": the rank that arrives last changes, and each waits {us_text(least)} to {us_text(most)} per step with "
+            "nothing beside it"
+        )
+    last = max(report.ranks, key=lambda rank: rank.last_at)
+    compared = report.compared + report.compared_pairs
+    if last.last_at >= MOSTLY_LAST * compared and any(
+        part.hidden_waiting_us >= MIN_EXPOSED * part.step_us for part in parts if part.rank != last.rank
+    ):
+        return (
+            f": rank {last.rank} arrives last at {last.last_at:,} of {compared:,} collectives, but the others wait "
+            "beside their own kernels, which costs little"
+        )
+    return ""
+
+
+def _exposed_sentence(report: RanksReport) -> str:
+    """The transfer that nothing hides, if it is worth a sentence; begins with a space."""
+    us = exposed_transfer_us(report)
+    step_us = median(part.step_us for part in report.parts) if report.parts else 0.0
+    if not us or us < MIN_EXPOSED * step_us:
+        return ""
+    share = f"{us_text(us)} of {us_text(step_us)} per step ({100 * us / step_us:.0f} %)"
+    return f" Communication with nothing beside it takes {share}."
+
+
+def _hidden_sentence(report: RanksReport) -> str:
+    """That other work hides the communication, where there is any; begins with a space."""
+    us = exposed_transfer_us(report)
+    if not any(part.hidden_us for part in report.parts):
+        return ""
+    return f" Other kernels hide their communication, but for {us_text(us)} per step."
+
+
+def straggler_text(late: Straggler) -> str:
+    """The share of the waiting that a straggler causes, what it costs, and why it is late."""
+    return (
+        f"{late.share:.0%} of the waiting is at collectives at which rank {late.rank} arrives last. Only waiting with "
+        f"nothing beside it costs time: {us_text(late.saving_us)} per step. Compared with the others, {late.why}."
+    )
+
+
+def ranks_data(report: RanksReport) -> dict[str, Any]:
+    """The comparison of ranks as JSON data."""
+    late = report.straggler
+    shown = report.shown
+    return {
+        "headline": ranks_headline(report),
+        "ranks": [{field: getattr(rank, field) for field in RankTimes.__dataclass_fields__} for rank in report.ranks],
+        "parts": [to_builtins(part) for part in report.parts],
+        "collectives_compared": report.compared,
+        "sends_compared": report.compared_pairs,
+        "straggler": None if late is None else _straggler_data(late),
+        "stragglers": [_straggler_data(each) for each in report.stragglers],
+        "groups": _groups_data(report),
+        "exposed_transfer_us_per_step": round(exposed_transfer_us(report), 3),
+        "launch_bound_rank": None if (bound := launch_bound(report.parts)) is None else bound.rank,
+        "pipeline": None if report.pipeline is None else _pipeline_data(report),
+        "costliest_collective": None if shown is None else asdict(shown.costliest),
+        "longest_collective": None if shown is None else asdict(shown.longest),
+        "clocks": asdict(report.clocks),
+        "notes": list(report.notes),
+        "method": METHOD,
+    }
+
+
+def _straggler_data(late: Straggler) -> dict[str, Any]:
+    return {
+        "rank": late.rank,
+        "also_late": list(late.also_late),
+        "among": list(late.among),
+        "share": round(late.share, 4),
+        "wait_us_per_step": late.saving_us,
+        "waited_us_per_step": late.waited_us,
+        "step_us": late.step_us,
+        "is_shared_out": late.is_shared_out,
+        "own_work_excess_us": late.excess_us,
+        "stalled_excess_us": late.stalled_us,
+        "operations": [asdict(row) for row in late.operations],
+        "why": late.why,
+    }
+
+
+def _groups_data(report: RanksReport) -> list[dict[str, Any]]:
+    """Each set of ranks that wait for each other, and each group in it, with who waits for whom."""
+    data = []
+    for component in report.components:
+        late = next((each for each in report.stragglers if each.among == component), None)
+        data.append(
+            {
+                "ranks": list(component),
+                "straggler_rank": None if late is None else late.rank,
+                "wait_us_per_step": None if late is None else late.saving_us,
+                "waiting": [asdict(row) for row in report.waiting if row.rank in component],
+            }
+        )
+    return data
+
+
+def _pipeline_data(report: RanksReport) -> dict[str, Any]:
+    found = report.pipeline
+    assert found is not None
+    return {
+        "stages": [
+            {
+                "rank": stage.rank,
+                "own_us": stage.own_us,
+                "transfer_us": stage.transfer_us,
+                "waits_us": {str(other): us for other, us in stage.waits_us.items()},
+                "idle_us": stage.idle_us,
+                "bubble_us": stage.bubble_us,
+                "step_us": stage.step_us,
+            }
+            for stage in found.stages
+        ],
+        "bubble_share": found.bubble_share,
+        "slowest": found.slowest,
+    }
