@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from kinetoscope.compare.comparison import change_text, comparison, comparison_data, comparison_parts
+from kinetoscope.compare.cpu import are_cpu, compare_cpu
+from kinetoscope.compare.cpu_parts import cpu_change_text, cpu_data, cpu_parts
 from kinetoscope.html import Part
 from kinetoscope.ranks.digest import Digest, digest
 from kinetoscope.ranks.digest_files import is_digest, read_any, read_digest, write_digest
@@ -70,11 +72,15 @@ def _report_two(before: Path, after: Path) -> MultiReport:
     digests = [digest(side) if isinstance(side, Trace) else side for side in sides]
     if _are_ranks(digests):
         return _ranks(digests)
-    result = comparison(sides[0], sides[1])
     names = before.name, after.name
     if before.name == after.name:
         names = f"{before.parent.name}/{before.name}", f"{after.parent.name}/{after.name}"
     title = f"{names[0]} and {names[1]} compared"
+    old, new = sides
+    if isinstance(old, Trace) and isinstance(new, Trace) and are_cpu([old], [new]):
+        cpu = compare_cpu([old], [new])
+        return MultiReport(title, cpu_change_text(cpu), cpu_parts(cpu, names), cpu_data(cpu))
+    result = comparison(old, new)
     return MultiReport(title, change_text(result), comparison_parts(result, names), comparison_data(result))
 
 

@@ -139,6 +139,8 @@ class MemoryEvent(Struct, frozen=True, gc=False):
     total_allocated: int | None
     total_reserved: int | None
     device: int  # -1: the CPU
+    address: int = 0  # of the block; 0 if the trace has none
+    thread: str = ""  # that allocated or released it
 
 
 class Uncounted(Struct, frozen=True):

@@ -77,6 +77,7 @@ class _MemoryArgs(Struct, frozen=True, gc=False):
     total_reserved: int | None = key(name="Total Reserved", default=None)
     device_type: int = key(name="Device Type", default=0)  # 0: the CPU
     device: int = key(name="Device Id", default=-1)
+    address: int = key(name="Addr", default=0)
 
 
 class Event(Struct, gc=False, tag_field="cat", tag=""):
@@ -158,6 +159,7 @@ class Instant(Struct, gc=False, tag_field="cat", tag="cpu_instant_event"):
     ph: Literal["i"]
     name: str = ""
     pid: int | float | str | None = None
+    tid: int | float | str | None = None
     ts: int | float = math.nan
     args: _MemoryArgs = _MemoryArgs()
 
