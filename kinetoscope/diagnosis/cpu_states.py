@@ -9,8 +9,8 @@ from functools import cached_property
 from typing import Literal, TypeVar, get_args
 
 from kinetoscope.diagnosis.sites import find_sites
-from kinetoscope.trace.events import CpuOp, CudaCall, GpuActivity, PythonFunction, Span, Trace, by_start
-from kinetoscope.trace.intervals import Interval, intersect, interval, subtract, union, union_of
+from kinetoscope.trace.events import CpuOp, CudaCall, GpuActivity, PythonFunction, Span, Trace, by_start, last_end_us
+from kinetoscope.trace.intervals import Interval, intersect, interval, ns, subtract, union, union_of
 from kinetoscope.trace.queries import copy_direction, is_sync
 
 Cause = Literal[
@@ -137,25 +137,25 @@ class CpuStates:
 
     def _launching(self) -> list[Interval]:
         """Times inside an operator or call, not waiting, on any thread: one thread may launch while another waits."""
-        work: dict[str, list[Interval]] = {thread: [] for thread in self.threads}
-        waits: dict[str, list[Interval]] = {thread: [] for thread in self.threads}
+        work: dict[str, list[Span]] = {thread: [] for thread in self.threads}
+        waits: dict[str, list[Span]] = {thread: [] for thread in self.threads}
         for op in self.ops:
             if not op.is_annotation:
-                work[op.thread].append(interval(op))
+                work[op.thread].append(op)
         queries = {id(call) for call in named(self.calls, _QUERY)}
         for call in self.calls:
             if id(call) not in queries:
-                work[call.thread].append(interval(call))
+                work[call.thread].append(call)
         for call in self.syncs:
-            waits[call.thread].append(interval(call))
-        return union(time for thread in work for time in subtract(union(work[thread]), union(waits[thread])))
+            waits[call.thread].append(call)
+        return union(time for thread in work for time in subtract(union_of(work[thread]), union_of(waits[thread])))
 
     @cached_property
     def recorded(self) -> list[Interval]:
         """The time from the first to the last recorded CPU event."""
         spans = [*self.ops[:1], *self.calls[:1], *self.functions[:1]]
         start = min((interval(span)[0] for span in spans), default=0)
-        end = max((interval(span)[1] for span in (*self.ops, *self.calls, *self.functions)), default=0)
+        end = ns(max(map(last_end_us, (self.ops, self.calls, self.functions))))
         return [(start, end)] if start < end else []
 
     def partition(self, windows: Sequence[Interval]) -> dict[Cause, list[Interval]]:

@@ -14,7 +14,17 @@ from typing import TypeVar
 from kinetoscope.diagnosis.cpu_states import CAUSES, Cause, CpuStates
 from kinetoscope.diagnosis.gaps import Gap, Waits, gaps_in, waits_in
 from kinetoscope.diagnosis.sites import Site, find_sites
-from kinetoscope.trace.events import CpuOp, CudaCall, GpuActivity, PythonFunction, Span, Step, Trace, starting_in
+from kinetoscope.trace.events import (
+    CpuOp,
+    CudaCall,
+    GpuActivity,
+    PythonFunction,
+    Span,
+    Step,
+    Trace,
+    last_end_us,
+    starting_in,
+)
 from kinetoscope.trace.intervals import (
     Interval,
     contains,
@@ -174,7 +184,7 @@ class Facts:
         """The gaps between the first and the last GPU work. Gaps outside may only mean that the trace begins or
         ends."""
         first = min((activity.start_us for activity in self.activities), default=0.0)
-        last = max((activity.end_us for activity in self.activities), default=0.0)
+        last = last_end_us(self.activities)
         return [gap for gap in self.gaps if gap.end_us > first and gap.start_us < last]
 
     @cached_property

@@ -20,7 +20,7 @@ from itertools import accumulate, pairwise
 
 from msgspec import Struct
 
-from kinetoscope.trace.events import CpuOp, CudaCall, GpuActivity, Span
+from kinetoscope.trace.events import CpuOp, CudaCall, GpuActivity, Span, last_end_us
 
 PROFILER_STEP, GRAPH_REPLAYS, WHOLE = "ProfilerStep", "CUDA graph replays", "the whole trace"
 FETCHES = "batches of a DataLoader"
@@ -54,7 +54,7 @@ class Part(Struct, frozen=True):
     def end_us(self) -> float:
         """The end of the last event."""
         lists: tuple[Sequence[Span], ...] = (self.ops, self.calls, self.activities)
-        return max((span.end_us for spans in lists for span in spans), default=0.0)
+        return max(map(last_end_us, lists))
 
 
 def find_marks(part: Part) -> tuple[str, list[Mark]]:
