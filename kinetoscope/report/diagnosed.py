@@ -19,6 +19,7 @@ from kinetoscope.diagnosis.rules import RULES
 from kinetoscope.report.waiting import waits_per_step
 from kinetoscope.trace.events import Trace
 from kinetoscope.trace.kineto import no_collection, read_trace
+from kinetoscope.trace.progress import Progress
 from kinetoscope.trace.totals import Summary, summarize
 
 
@@ -59,11 +60,11 @@ class DiagnosedTrace:
         return bool(self.trace.activities)
 
 
-def read_diagnosed(path: Path, rules: Sequence[Rule] = RULES) -> DiagnosedTrace:
+def read_diagnosed(path: Path, rules: Sequence[Rule] = RULES, progress: Progress | None = None) -> DiagnosedTrace:
     """Read, summarize and diagnose the trace at `path`. Raises `TraceError`."""
     with no_collection():
-        trace = read_trace(path)
-        diagnosis = diagnose(trace, rules)
+        trace = read_trace(path, progress=progress)
+        diagnosis = diagnose(trace, rules, progress)
         return DiagnosedTrace(path.name, diagnosis, summarize(trace))
 
 

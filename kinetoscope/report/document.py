@@ -7,6 +7,7 @@ import hashlib
 from collections.abc import Iterable, Iterator
 from html import escape
 from importlib.resources import files
+from typing import TypeVar
 
 from kinetoscope.html import Html
 from kinetoscope.report.counted import counted_html, made_html
@@ -21,15 +22,21 @@ from kinetoscope.report.timeline import step_timeline
 from kinetoscope.report.waiting import gaps_html, waiting_html
 from kinetoscope.report.work_tables import collectives_html, kernels_html, operators_html
 from kinetoscope.terminal import called
+from kinetoscope.trace.progress import Progress
 from kinetoscope.trace.text import shortened, visible
 
+T = TypeVar("T")
+_SECTIONS = 11
+"""The most sections that a report has: its progress counts them."""
 
-def report_html(diagnosed: DiagnosedTrace) -> str:
+
+def report_html(diagnosed: DiagnosedTrace, progress: Progress | None = None) -> str:
     """The report on one trace."""
     device = shortened(diagnosed.trace.device or "", 80)
     kicker = f"PyTorch trace · {device}" if device else "PyTorch trace"
     first = Html(f"{tiles_html(diagnosed)}{_notes(diagnosed)}")
-    return document(shortened(diagnosed.name, 120), kicker, headline(diagnosed), first, _sections(diagnosed))
+    sections = _reported(_sections(diagnosed), progress) if progress else _sections(diagnosed)
+    return document(shortened(diagnosed.name, 120), kicker, headline(diagnosed), first, sections)
 
 
 def several_html(report: MultiReport) -> str:
@@ -100,6 +107,13 @@ def _sections(diagnosed: DiagnosedTrace) -> Iterator[tuple[str, str, str]]:
     yield "memory", "Memory", memory_html(trace)
     yield "counted", "What was counted", counted_html(diagnosed)
     yield "made", "How this report was made", made_html(diagnosed)
+
+
+def _reported(sections: Iterable[T], progress: Progress) -> Iterator[T]:
+    progress.stage("writing the report on")
+    for count, section in enumerate(sections, start=1):
+        progress.stage("writing the report on", count, _SECTIONS)
+        yield section
 
 
 def _perfetto(diagnosed: DiagnosedTrace) -> str:
