@@ -123,15 +123,16 @@ def _runs_in(row: Sequence[Slice], least_us: float) -> Iterator[list[Slice]]:
     run: list[Slice] = []
     begin = end = 0.0
     for each in row:
-        start, is_short = each.start_us, each.duration_us < least_us and not each.anchor
+        start, duration = each.start_us, each.duration_us
+        is_short = duration < least_us and not each.anchor
         if run:
-            fits = each.end_us - begin < _BLOCK * least_us and each.is_ghost == run[0].is_ghost
+            fits = start + duration - begin < _BLOCK * least_us and each.is_ghost == run[0].is_ghost
             if not (is_short and fits and start - end < least_us):
                 yield run
                 run = []
         if is_short:
             begin = begin if run else start
-            end = each.end_us
+            end = start + duration
             run.append(each)
         else:
             yield [each]

@@ -87,11 +87,12 @@ class _Rows:
 
     def place(self, span: Span | Slice, first: int = 0) -> int:
         """Put `span` into the first row, from `first` on, that is free when it starts; return the row."""
-        row = first
-        while row < min(len(self.ends), first + MOST_ROWS) and self.ends[row] > span.start_us + _CLOCK_NOISE_US:
+        ends, row, free_by = self.ends, first, span.start_us + _CLOCK_NOISE_US
+        while row < len(ends) and ends[row] > free_by and row < first + MOST_ROWS:
             row += 1
-        self.ends += [-math.inf] * (row + 1 - len(self.ends))
-        self.ends[row] = span.end_us
+        if row >= len(ends):
+            ends += [-math.inf] * (row + 1 - len(ends))
+        ends[row] = span.end_us
         return row
 
 
@@ -181,12 +182,16 @@ def _gaps(step: Step, activities: Iterable[GpuActivity]) -> list[tuple[float, fl
 
 def _ghosts(step: Step, activities: Iterable[GpuActivity]) -> list[Slice]:
     begin, end = time_shown(step)
-    own = {id(activity) for activity in step.activities}
+    own = iter(step.activities)
+    next_own = next(own, None)
     ghosts = []
     for activity in activities:
+        if activity is next_own:
+            next_own = next(own, None)
+            continue
         start = max(activity.start_us - step.start_us, begin)
         stop = min(activity.end_us - step.start_us, end)
-        if stop > start and id(activity) not in own:
+        if stop > start:
             lasts = in_whole_ns(stop - start)
             kind = activity_kind(activity)
             ghosts.append(Slice(activity.name, kind, 0, in_whole_ns(start), lasts, None, activity, is_ghost=True))
@@ -216,7 +221,8 @@ def _on_thread(
 def _in_rows(slices: Iterable[Slice]) -> tuple[Slice, ...]:
     """The work of a stream in start order, side by side where it overlaps."""
     rows = _Rows()
-    return tuple(replace(each, row=rows.place(each)) for each in sorted(slices, key=by_start))
+    placed = ((each, rows.place(each)) for each in sorted(slices, key=by_start))
+    return tuple(each if row == each.row else replace(each, row=row) for each, row in placed)
 
 
 def _slice(
