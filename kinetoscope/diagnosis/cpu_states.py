@@ -155,7 +155,7 @@ class CpuStates:
         """The time from the first to the last recorded CPU event."""
         spans = [*self.ops[:1], *self.calls[:1], *self.functions[:1]]
         start = min((interval(span)[0] for span in spans), default=0)
-        end = ns(max(map(last_end_us, (self.ops, self.calls, self.functions))))
+        end = ns(max(last_end_us(self.ops), last_end_us(self.calls), last_end_us(self.functions)))
         return [(start, end)] if start < end else []
 
     def partition(self, windows: Sequence[Interval]) -> dict[Cause, list[Interval]]:

@@ -50,8 +50,9 @@ def key_averages(trace: Trace) -> tuple[Average, ...]:
             launched_us[activity.op] += activity.duration_us
     rows = _Rows()
     threads: dict[str, list[CpuOp | CudaCall]] = defaultdict(list)
-    for span in (*trace.cpu_ops, *trace.calls):
-        threads[span.thread].append(span)
+    for spans in (trace.cpu_ops, trace.calls):
+        for span in spans:
+            threads[span.thread].append(span)
     for thread in sorted(threads):
         _add(rows, _by_start(threads[thread]), launched_us)
     return tuple(sorted(rows.values(), key=lambda row: (-row.self_gpu_us, -row.self_cpu_us, row.name)))
