@@ -178,7 +178,7 @@ def _is_one(calls: Sequence[Call], ranks: int) -> bool:
     """Whether the calls can be of one collective: each rank once, members of the group, no more than its size."""
     present = {call.rank for call in calls}
     members, size = calls[0].members, calls[0].size
-    if len(present) < 2 or len(present) < len(calls):
+    if len(present) < 2 or len(present) < len(calls) or (calls[0].operation == PAIR and len(members) != 2):
         return False
     if members:
         return present <= set(members)
