@@ -27,7 +27,7 @@ from kinetoscope.trace.events import (
     Trace,
 )
 from kinetoscope.trace.foreign import name_origin
-from kinetoscope.trace.identity import collective_around, collective_of
+from kinetoscope.trace.identity import collective_around, collective_of, stated_rank
 from kinetoscope.trace.json_events import JSON_ERRORS
 from kinetoscope.trace.kineto_events import Annotation, AnyEvent, Communication, Event, Instant, Kernel, Op, RuntimeCall
 from kinetoscope.trace.linking import Owners
@@ -76,7 +76,7 @@ def assemble(kept: KeptEvents, metadata: Metadata, *, is_cut: bool = False) -> T
         memory=_memory(kept.memory, clock, threads),
         stream_waits=stream_waits(clock.timed(kept.waits)),
         counters=counter_samples(kept.counters, clock.start_us),
-        rank=metadata.rank,
+        rank=stated_rank(stated.values()) if metadata.rank is None and not processes.names else metadata.rank,
         world_size=metadata.world_size,
         groups=metadata.groups,
         origin_ns=clock.origin_ns(metadata.base_ns),

@@ -83,6 +83,7 @@ class Collective(Struct, frozen=True, gc=False):
     sequence: int | None = None  # number of the collective in its group
     peer: int | None = None  # of a send or a receive: the other rank in the whole job
     comms_id: int | None = None  # the same on all ranks of one collective
+    rank: int | None = None  # the rank of this process in the whole job
 
 
 class GpuActivity(Span, frozen=True, gc=False):

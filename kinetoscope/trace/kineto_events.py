@@ -48,6 +48,7 @@ class CollectiveArgs(_IdArgs, gc=False):
     group_ranks: str | None = key(name="Process Group Ranks", default=None)
     first_rank: int | None = key(name="Global rank start", default=None)
     rank_stride: int | None = key(name="Global rank stride", default=None)
+    group_rank: int | None = key(name="Rank", default=None)
     sequence: int | None = key(name="Seq", default=None)
     source_rank: int | None = key(name="Src Rank", default=None)
     target_rank: int | None = key(name="Dst Rank", default=None)
