@@ -41,6 +41,7 @@ def cpu_change_text(result: CpuComparison) -> str:
 def cpu_notes(result: CpuComparison) -> list[str]:
     """Limits of the comparison, a sentence or two each."""
     notes = [
+        *result.damage,
         *result.notes,
         "No side has GPU work: times are those of the CPU, and the profiler lengthens short operators most.",
     ]
