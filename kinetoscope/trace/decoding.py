@@ -62,7 +62,7 @@ class _Head(Struct, gc=False):
 
 
 _HEAD: msgspec.json.Decoder[_Head] = msgspec.json.Decoder(_Head)
-MAX_RUNS = 1000
+MAX_RUNS = 2000
 MAX_LABELS = 10_000
 PARAM_COMMS = "record_param_comms"
 """The operator of PyTorch's process groups whose arguments describe a collective."""
