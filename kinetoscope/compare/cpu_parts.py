@@ -66,6 +66,7 @@ def cpu_data(result: CpuComparison) -> dict[str, Any]:
         "totals_us_per_step": {name: list(pair) for name, pair in (step, *states)},
         "causes_us_per_step": {name: round(after - before, 3) for name, (before, after) in states},
         "differences": [_difference_data(each) for each in result.differences],
+        "damage": list(result.damage),
         "notes": cpu_notes(result),
         "method": METHOD,
     }

@@ -11,7 +11,7 @@ from msgspec import Raw, Struct
 from kinetoscope.trace.json_events import JSON_ERRORS
 
 Device = dict[str, Any]
-_MAX_RANK, _MAX_BASE_NS = 2**31, 2**62
+_MAX_RANK, _MAX_BASE_NS, _MAX_PROPERTY = 2**31, 2**62, 2**62
 
 
 class Metadata(Struct, frozen=True):
@@ -33,7 +33,7 @@ class Metadata(Struct, frozen=True):
         devices, group = _value(members, "deviceProperties"), _value(members, "distributedInfo")
         group = group if isinstance(group, dict) else {}
         return cls(
-            tuple(device for device in devices if isinstance(device, dict)) if isinstance(devices, list) else (),
+            tuple(map(_known, filter(_is_object, devices))) if isinstance(devices, list) else (),
             _integer(group.get("rank"), 0, _MAX_RANK),
             _integer(group.get("world_size"), 1, _MAX_RANK),
             _integer(_value(members, "baseTimeNanoseconds"), 0, _MAX_BASE_NS) or 0,
@@ -83,6 +83,15 @@ def _groups(configs: object) -> Iterator[tuple[str, tuple[int, ...]]]:
         found = tuple(rank for rank in known if rank is not None)
         if isinstance(name, str) and len(found) == len(known):
             yield name, found
+
+
+def _is_object(value: object) -> bool:
+    return isinstance(value, dict)
+
+
+def _known(device: Device) -> Device:
+    """The properties of a GPU without impossible numbers."""
+    return {name: value for name, value in device.items() if not isinstance(value, int) or abs(value) <= _MAX_PROPERTY}
 
 
 def _value(members: Mapping[str, Raw], key: str) -> Any:
