@@ -6,13 +6,13 @@ from collections import Counter, defaultdict
 
 from kinetoscope.trace.events import Damage, DamagedEvent
 
-NO_OBJECT = "that are no objects"
+NO_OBJECT = "of another type than an object"
 NO_JSON = "that cannot be decoded"
 NO_TIME = "without a time, or with an impossible one"
 NO_DURATION = "without a duration, or with an impossible one"
 NO_SIZE = "without a size in bytes, or with an impossible one"
-NO_PHASE = "without a phase, or with another than their category has"
-NO_CATEGORY = "without a category, or with an unknown one, that have the arguments of GPU work"
+NO_PHASE = "without a phase, or with another than the category has"
+NO_CATEGORY = "of no known category, with the arguments of GPU work"
 MAX_EVENTS = 10
 _MAX_NAMES = 1000
 

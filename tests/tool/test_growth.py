@@ -123,9 +123,8 @@ def ranks(count: int) -> Iterator[Event]:
         yield from ({**event, "pid": event["pid"] and 1000 + rank} for event in events)
 
 
-SHAPES = [
-    one_step, long_steps, short_steps, replays, stacks, spread, threads, names, long_names, groups, blocks, ranks,
-]  # fmt: skip
+OF_EVENTS = [one_step, long_steps, short_steps, replays, stacks]
+OF_ONE_THING = [spread, threads, names, long_names, groups, blocks, ranks]
 
 
 def report(trace: Trace) -> str:
@@ -151,20 +150,28 @@ def lines_executed(data: bytes) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("shape", OF_EVENTS + OF_ONE_THING)
 def test_work_grows_with_the_events(shape: Callable[[int], Iterator[Event]]) -> None:
     small, large = (trace_bytes(*shape(count)) for count in (SMALL, LARGE))
-    report(read_trace(small))  # fills caches
+    report(read_trace(large))  # fills caches
     assert lines_executed(large) < MOST_GROWTH * lines_executed(small)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("shape", OF_EVENTS)
 def test_memory_grows_with_the_events(shape: Callable[[int], Iterator[Event]]) -> None:
     small, large = ([*shape(count)] for count in (LARGE, 2 * LARGE))
-    report(read_trace(trace_bytes(*small)))  # fills caches
+    report(read_trace(trace_bytes(*large)))  # fills caches
     more_bytes = peak_bytes(trace_bytes(*large)) - peak_bytes(trace_bytes(*small))
     assert more_bytes < MOST_BYTES_PER_EVENT * (len(large) - len(small))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shape", OF_ONE_THING)
+def test_twice_of_one_thing_takes_at_most_2_4_times_the_memory(shape: Callable[[int], Iterator[Event]]) -> None:
+    small, large = (trace_bytes(*shape(count)) for count in (LARGE // 2, LARGE))
+    report(read_trace(large))  # fills caches
+    assert peak_bytes(large) < 2.4 * peak_bytes(small)
 
 
 def peak_bytes(data: bytes) -> int:

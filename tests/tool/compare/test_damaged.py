@@ -56,7 +56,7 @@ CASES: dict[str, tuple[list[Event], list[Event], int, list[str]]] = {
     "a kernel after": (events(), damage(events(), "kernel", **LOST), 3, [f"after: {TEXT}gemm"]),
     "a kernel before": (damage(events(), "kernel", **LOST), events(), 3, [f"before: {TEXT}gemm"]),
     "a launch": (events(), damage(events(), "cuda_runtime", **LOST), 3, [f"after: {TEXT}cudaLaunchKernel"]),
-    "no object": (events(), [*events(), []], 3, ["after: damaged: 1 event that are no objects, left out"]),  # type: ignore[list-item]
+    "no object": (events(), [*events(), []], 3, ["after: damaged: 1 event of another type than an object, left out"]),  # type: ignore[list-item]
     "the size of a block": (
         events(),
         [*events(), memory(10, 10**400, 1)],

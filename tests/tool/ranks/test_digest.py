@@ -215,7 +215,7 @@ def test_sums_that_no_digest_may_hold_are_not_written(tmp_path: Path) -> None:
         content = json.loads(msgspec.json.encode(rank_digest(rank)))
         content["kernels"][0]["total_ns"] = 2**61 + 1
         (tmp_path / f"{rank}.json").write_text(json.dumps(content))
-    with pytest.raises(TraceError, match="the calls or the time of .* are impossible"):
+    with pytest.raises(TraceError, match=r"the calls or the time of .* are impossible"):
         merge(read_digest(tmp_path / f"{rank}.json") for rank in (0, 1))
 
 

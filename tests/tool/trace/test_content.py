@@ -134,7 +134,7 @@ class TestBounds:
 
     def test_a_text_much_longer_than_its_gzip_file_is_refused(self) -> None:
         event = b'{"ph":"X","cat":"kernel","ts":1,"dur":1},'
-        with pytest.raises(TraceError, match="over 100 times as long as the gzip file.*unpack it with gunzip"):
+        with pytest.raises(TraceError, match=r"over 100 times as long as the gzip file.*unpack it with gunzip"):
             read_trace(gzip.compress(b"[" + event * 200_000 + b"]"))
         assert len(read_trace(gzip.compress(b"[" + event * 50_000 + b"{}]")).activities) == 50_000
 
