@@ -4,11 +4,12 @@ errors.py          a trace is unusable
 events.py          the types: trace, step, op, CUDA call, GPU activity
 kineto.py          reads a profiler file, with progress.py for its progress
 content.py         the text of a file: plain, gzip, UTF-16, from a pipe
-json_events.py     splits the text into events, without holding it
+json_events.py     splits the text into events, without holding it; json_repair.py mends what is no JSON
 kineto_events.py   the event fields that kinetoscope uses
 decoding.py        decodes events one by one
 metadata.py        the trace's GPUs and rank
-damage.py          leaves out events without a possible time
+left_out.py        counts damaged events, which are left out
+damage.py          leaves out events at impossible times
 runaways.py        cuts durations that reach over later events
 device_rows.py     waits for streams and counters, which some profilers record
 foreign.py         names files and events of other tools
@@ -27,6 +28,7 @@ lateness.py        which ranks are late, and what they cost
 intervals.py       sets of times, exact in nanoseconds
 queries.py         busy and idle time, waits, copies, whether steps agree, which step to show
 missing_gpu.py     why a trace has no kernels, or launches have none
+soundness.py       what a file lost, and whether times per step can be judged
 averages.py        the rows of `key_averages()`
 occupancy.py       how many blocks of a kernel fit on a multiprocessor
 work.py            FLOPs and bytes of an activity, computed from its operator's inputs
