@@ -12,8 +12,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from kinetoscope.trace.communication import communicates
-from kinetoscope.trace.damage import MAX_EVENTS
 from kinetoscope.trace.events import CudaCall, Damage, DamagedEvent, GpuActivity
+from kinetoscope.trace.left_out import MAX_EVENTS
 
 OVER_LATER = "with a duration that reaches over later events of the stream"
 OVER_TRACE = "with a duration longer than the rest of the trace"
