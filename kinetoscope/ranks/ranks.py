@@ -18,6 +18,7 @@ from statistics import fmean
 
 from kinetoscope.ranks.collectives import GroupWaiting, ShownCollectives, group_waiting, shown_collectives
 from kinetoscope.ranks.digest import MAX_CALLS, Digest, RankDigest, RankStep, calls_in
+from kinetoscope.ranks.lanes import StepLanes, step_lanes
 from kinetoscope.ranks.late import Straggler, stragglers
 from kinetoscope.ranks.merge import merge
 from kinetoscope.ranks.pipeline import Pipeline, pipeline
@@ -73,6 +74,8 @@ class RanksReport:
     pipeline: Pipeline | None
     shown: ShownCollectives | None
     """The costliest and the longest collective; None if no rank waits."""
+    lanes: StepLanes | None
+    """The step of the costliest collective on one time axis; None if no rank waits."""
     clocks: Clocks
     notes: tuple[str, ...]
     """Limits of the comparison."""
@@ -92,6 +95,7 @@ def ranks_report(digests: Iterable[Digest]) -> RanksReport:
     for each in compared.matched:
         last_at[each.last] += 1
         delays[each.last] += each.waited_ns / 1000 / compared.step_count([each.last])
+    shown = shown_collectives(compared)
     return RanksReport(
         digest=merged,
         ranks=tuple(_rank_times(rank, last_at, delays) for rank in merged.ranks),
@@ -102,7 +106,8 @@ def ranks_report(digests: Iterable[Digest]) -> RanksReport:
         components=tuple(compared.components),
         waiting=group_waiting(compared),
         pipeline=pipeline(compared),
-        shown=shown_collectives(compared),
+        shown=shown,
+        lanes=None if shown is None else step_lanes(compared, shown.costliest.step, shown.costliest.last),
         clocks=compared.clocks,
         notes=tuple(_notes(merged, compared)),
     )
@@ -110,7 +115,7 @@ def ranks_report(digests: Iterable[Digest]) -> RanksReport:
 
 def _work(rank: RankDigest) -> RankWork:
     return RankWork(
-        _number(rank), rank.windows, rank.exposed, calls_in(rank), rank.calls_left_out, origin_ns=rank.origin_ns
+        _number(rank), rank.windows, rank.exposed, calls_in(rank), rank.calls_left_out, rank.origin_ns, rank.idle
     )
 
 
