@@ -35,12 +35,15 @@ def report_html(diagnosed: DiagnosedTrace) -> str:
 def several_html(report: MultiReport) -> str:
     """The report on ranks, or on two traces compared."""
     sections = ((f"part-{index}", part.heading, part.html) for index, part in enumerate(report.parts, start=1))
-    return document(shortened(report.title, 120), "PyTorch traces", report.headline, Html(""), sections)
+    title = shortened(report.title, 120)
+    return document(title, report.kicker, report.headline, report.lead, sections, more_style=_asset("ranks.css"))
 
 
-def document(title: str, kicker: str, head: str, tiles: Html, parts: Iterable[tuple[str, str, str]]) -> str:
+def document(
+    title: str, kicker: str, head: str, tiles: Html, parts: Iterable[tuple[str, str, str]], *, more_style: str = ""
+) -> str:
     """The whole file; its text has visible characters only. `parts`: id, title and HTML of each section."""
-    style, script = _asset("drawing.css") + _asset("style.css"), _asset("timeline.js")
+    style, script = _asset("drawing.css") + _asset("style.css") + more_style, _asset("timeline.js")
     sections = [(ident, heading, html) for ident, heading, html in parts if html]
     links = "".join(f'<li><a href="#{ident}">{heading}</a></li>' for ident, heading, _ in sections)
     body = "".join(

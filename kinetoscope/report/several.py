@@ -12,15 +12,27 @@ from pathlib import Path
 from typing import Any
 
 from kinetoscope.compare.comparison import change_text, comparison, comparison_data, comparison_parts
-from kinetoscope.html import Part
+from kinetoscope.html import Html, Part
 from kinetoscope.ranks.digest import Digest, digest
 from kinetoscope.ranks.digest_files import is_digest, read_any, read_digest, write_digest
 from kinetoscope.ranks.merge import are_ranks, merge
 from kinetoscope.ranks.ranks import ranks_report
 from kinetoscope.ranks.texts import ranks_data, ranks_headline
-from kinetoscope.report.ranks_html import ranks_report_parts
+from kinetoscope.report.rank_findings import RankFinding, findings_data, rank_findings
+from kinetoscope.report.ranks_html import ranks_kicker, ranks_lead, ranks_report_parts
 from kinetoscope.trace.events import Trace, TraceError
 from kinetoscope.trace.kineto import read_trace
+
+
+NOTHING = Html("")
+
+
+@dataclass(frozen=True)
+class _Reduced:
+    """A digest, and the findings of its trace; without, if the file is a digest."""
+
+    digest: Digest
+    findings: Sequence[RankFinding] | None = None
 
 
 @dataclass(frozen=True)
@@ -31,6 +43,9 @@ class MultiReport:
     headline: str
     parts: tuple[Part, ...]
     data: dict[str, Any]
+    kicker: str = "PyTorch traces"
+    lead: Html = NOTHING
+    """Below the headline."""
 
 
 def is_several(paths: Sequence[Path]) -> bool:
@@ -42,9 +57,9 @@ def report_several(paths: Sequence[Path]) -> MultiReport:
     """Report on ranks or compare two traces. Raises `TraceError` if the files are neither, or cannot be read."""
     if len(paths) == 2:
         return _report_two(paths[0], paths[1])
-    digests = [read_any(path) for path in paths]
-    if len(paths) == 1 or _are_ranks(digests):
-        return _ranks(digests)
+    sides = [_reduced(read_digest(path) if is_digest(path) else read_trace(path)) for path in paths]
+    if len(paths) == 1 or _are_ranks([side.digest for side in sides]):
+        return _ranks(sides)
     raise TraceError(
         f"{len(paths)} files that are not ranks of one job, with one world size and different ranks; give the ranks of "
         "one job, or two traces to compare, or groups of runs to diff --before ... --after ..."
@@ -67,9 +82,8 @@ def reduce_to_digest(paths: Sequence[Path], output: Path, rank: int | None = Non
 
 def _report_two(before: Path, after: Path) -> MultiReport:
     sides = [read_digest(path) if is_digest(path) else read_trace(path) for path in (before, after)]
-    digests = [digest(side) if isinstance(side, Trace) else side for side in sides]
-    if _are_ranks(digests):
-        return _ranks(digests)
+    if _are_ranks([digest(side) if isinstance(side, Trace) else side for side in sides]):
+        return _ranks([_reduced(side) for side in sides])
     result = comparison(sides[0], sides[1])
     names = before.name, after.name
     if before.name == after.name:
@@ -78,12 +92,26 @@ def _report_two(before: Path, after: Path) -> MultiReport:
     return MultiReport(title, change_text(result), comparison_parts(result, names), comparison_data(result))
 
 
+def _reduced(side: Trace | Digest) -> _Reduced:
+    """A trace with a rank is diagnosed now, so that no more than one trace of many is in memory."""
+    if isinstance(side, Digest):
+        return _Reduced(side)
+    return _Reduced(digest(side), None if side.rank is None else rank_findings(side, side.rank))
+
+
 def _are_ranks(digests: Sequence[Digest]) -> bool:
     return are_ranks([rank for each in digests for rank in each.ranks])
 
 
-def _ranks(digests: Sequence[Digest]) -> MultiReport:
-    report = ranks_report(digests)
+def _ranks(sides: Sequence[_Reduced]) -> MultiReport:
+    report = ranks_report(side.digest for side in sides)
+    findings = {side.digest.ranks[0].rank or 0: side.findings for side in sides if side.findings is not None}
     count = len(report.ranks)
-    title = f"{count} rank{'' if count == 1 else 's'} of one job"
-    return MultiReport(title, ranks_headline(report), ranks_report_parts(report), ranks_data(report))
+    return MultiReport(
+        f"{count} rank{'' if count == 1 else 's'} of one job",
+        ranks_headline(report),
+        ranks_report_parts(report, findings),
+        {**ranks_data(report), "findings": findings_data(findings)},
+        ranks_kicker(report),
+        ranks_lead(report),
+    )
