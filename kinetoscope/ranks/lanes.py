@@ -12,8 +12,8 @@ from kinetoscope.trace.compared import Compared
 from kinetoscope.trace.intervals import Interval, intersect, subtract, union
 from kinetoscope.trace.matching import PAIR, Call, Matched
 
-MAX_LANES = 16
-"""Of more ranks: half of them with the most own work, half with the most waiting."""
+MAX_LANES, FEW_LANES = 16, 8
+"""Of more ranks, half of the few have the most own work, half the most waiting."""
 LaneKind = Literal["own", "transfer", "waiting", "idle"]
 
 
@@ -83,12 +83,12 @@ def _shown(compared: Compared, among: Sequence[int]) -> Sequence[int]:
     if len(among) <= MAX_LANES:
         return among
     parts = [part for part in compared.parts if part.rank in among]
-    by_work = sorted(parts, key=lambda part: (-part.work_us, part.rank))[: MAX_LANES // 2]
+    by_work = sorted(parts, key=lambda part: (-part.work_us, part.rank))[: FEW_LANES // 2]
     chosen = {part.rank for part in by_work}
     waiting = sorted(
         (part for part in parts if part.rank not in chosen), key=lambda part: (-part.waiting_us, part.rank)
     )
-    return [*chosen, *(part.rank for part in waiting[: MAX_LANES - len(chosen)])]
+    return [*chosen, *(part.rank for part in waiting[: FEW_LANES - len(chosen)])]
 
 
 def _shifts(matched: Sequence[Matched], first: int) -> Mapping[int, int]:

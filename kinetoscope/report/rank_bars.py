@@ -15,10 +15,10 @@ ROWS, PANEL, MAX_PANELS = 8, 8, 8
 MOST_ROWS = 1000
 """Of the table of all ranks."""
 _BAR_PX, _HIDDEN_PX, _LINE_PX, _LINE_GAP_PX = 22, 7, 9, 4
-_TABLE_HEAD = ("rank", "step", "own work", "of it beside communication", "exposed transfer", "exposed waiting", "idle")
+_TABLE_HEAD = ("rank", "step", "own work", "hides", "exposed transfer", "exposed waiting", "idle")
 _ADD_UP = (
-    "Mean times per step. A step lasts from the end of the step before on the rank's GPU to its own end. Own work, "
-    "exposed transfer, exposed waiting and idle time add up to it."
+    "Mean times per step. Hides: own work beside communication. A step lasts from the end of the step before on the "
+    "rank's GPU to its own end. Own work, exposed transfer, exposed waiting and idle time add up to it."
 )
 
 

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from html import escape
 
 from kinetoscope.html import Html, note
 from kinetoscope.ranks.collectives import CollectiveTimes, RankCall, ShownCollectives
 from kinetoscope.ranks.ranks import RanksReport
 from kinetoscope.report.rank_bars import late_ranks
-from kinetoscope.report.rank_drawing import axis, figure, label, members_text, rect, row, us_text
+from kinetoscope.report.rank_drawing import axis, figure, group_text, label, rect, row, us_text
 from kinetoscope.trace.intervals import Interval, ns, subtract
+from kinetoscope.trace.matching import PAIR
 from kinetoscope.trace.units import format_value
 
-MOST_CALLS = 8
-"""Ranks of a collective with a row each: those that wait longest, and the last to arrive."""
+MOST_CALLS, FEW_CALLS = 8, 5
+"""Ranks of a collective with a row each; of more ranks, the ranks that wait longest, and the last to arrive."""
 NAMES = {
     "allreduce": "All-reduce",
     "allgather": "All-gather",
@@ -29,7 +30,8 @@ _LEAST = 0.0005
 """Own work beside a call is drawn from this share of the axis on."""
 _LEAST_EXPOSED = 0.003
 """... and exposed waiting, whose edges are wider."""
-_STRIP_PX = 84
+_STRIP_PX, MOST_WIDTH = 84, 10.0
+"""Height of the strip, and the most of its width, in percent, for one bar."""
 
 
 def collectives_html(report: RanksReport) -> Html:
@@ -41,11 +43,10 @@ def collectives_html(report: RanksReport) -> Html:
     collectives = [shown.costliest] if is_same else [shown.longest, shown.costliest]
     longest_us = max(-call.start_us for each in collectives for call in each.calls) or 1.0
     rows = "".join(_collective(each, shown, longest_us, late_ranks(report)) for each in collectives)
-    caption = (
-        "The collective that costs most is also the longest"
-        if is_same
-        else "The collective that costs most is not the longest"
-    )
+    name = noun(shown.of_step)
+    caption = f"The {name} that costs most is {'also' if is_same else 'not'} the longest"
+    if not shown.costliest.exposed_waiting_us:
+        caption = f"All waiting is beside own work: no {name} costs time by waiting"
     about = (
         "Upper line of a rank: its kernel of the collective. Lower line: its own work beside it. Time counts from the "
         "first arrival; the collective ends on all ranks at once, so starts are compared without clocks."
@@ -63,10 +64,8 @@ def _place(each: CollectiveTimes) -> tuple[object, ...]:
 def collective_name(each: CollectiveTimes) -> str:
     """`All-reduce no. 3 of step 5, group dp [0, 1], 67.1 MB`."""
     size = f", {format_value(each.bytes, 'bytes')}" if each.bytes else ""
-    group = " ".join(
-        [*([f"group {each.group}"] if each.group else []), *([members_text(each.members)] if each.members else [])]
-    )
-    listed = f", {group}" if group else ""
+    group = group_text(each.group, each.members)
+    listed = f", group {group}" if group else ""
     return f"{NAMES.get(each.operation, each.operation)} no. {each.index + 1} of step {each.step}{listed}{size}"
 
 
@@ -81,6 +80,8 @@ def _collective(each: CollectiveTimes, shown: ShownCollectives, longest_us: floa
         f"Lasts {us_text(-waits.start_us)} on rank {waits.rank}: {us_text(waits.waiting_us)} of waiting, of it "
         f"{us_text(waits.exposed_waiting_us)} exposed, and {us_text(each.transfer_us)} of transfer."
     )
+    if len(each.calls) > MOST_CALLS:
+        told += f" {FEW_CALLS} of its ranks are drawn: those that wait longest, and the last to arrive."
     first_us = max(-call.start_us for call in each.calls)
     rows = "".join(_call(call, each, first_us, longest_us, late) for call in _chosen(each))
     head = f"<strong>{' and '.join(kinds).capitalize()}</strong>: {escape(collective_name(each))}"
@@ -91,7 +92,7 @@ def _chosen(each: CollectiveTimes) -> Sequence[RankCall]:
     if len(each.calls) <= MOST_CALLS:
         return each.calls
     last = next(call for call in each.calls if call.rank == each.last)
-    return [*[call for call in each.calls if call.rank != each.last][: MOST_CALLS - 1], last]
+    return [*[call for call in each.calls if call.rank != each.last][: FEW_CALLS - 1], last]
 
 
 def _call(call: RankCall, each: CollectiveTimes, first_us: float, longest_us: float, late: Sequence[int]) -> str:
@@ -145,7 +146,7 @@ def _strip(shown: ShownCollectives) -> Html:
     highest = max((call.waiting_us for call in waits), default=0.0)
     if len(waits) < 3 or not highest:
         return Html("")
-    width, drawn = 100 / len(waits), []
+    width, drawn = min(MOST_WIDTH, 100 / len(waits)), []
     places = [_place(each) for each in shown.of_step]
     costliest = places.index(_place(shown.costliest)) if _place(shown.costliest) in places else 0
     for index, call in enumerate(waits):
@@ -153,22 +154,29 @@ def _strip(shown: ShownCollectives) -> Html:
         drawn.append(rect("waiting-hidden", index * width, width * 0.9, _STRIP_PX - total, total - exposed))
         drawn.append(rect("waiting", index * width, width * 0.9, _STRIP_PX - exposed, exposed))
     middle = (costliest + 0.45) * width
-    numbers = [(costliest, middle), (0, width * 0.45), (len(waits) - 1, 100 - width * 0.55)]
+    numbers = [(costliest, middle), (0, width * 0.45), (len(waits) - 1, (len(waits) - 0.55) * width)]
     drawn += [
         f'<text x="{at:.2f}%" y="{_STRIP_PX + 15}">{index + 1}</text>'
         for index, at in numbers
         if index == costliest or abs(at - middle) > 8
     ]
     total_us, exposed_us = sum(call.waiting_us for call in waits), sum(call.exposed_waiting_us for call in waits)
+    things = f"{noun(shown.of_step)}s"
     turn = _turn(waits)
     told = f" From no. {turn + 1} on, most of each wait is exposed." if turn else ""
     about = f"Each bar: the longest wait of a rank, at most {us_text(highest)}. No. {costliest + 1} costs most.{told}"
-    described = f"{len(waits)} collectives: {us_text(total_us)} of waiting, of it {us_text(exposed_us)} exposed"
+    described = f"{len(waits)} {things}: {us_text(total_us)} of waiting, of it {us_text(exposed_us)} exposed"
     svg = f'<svg width="100%" height="{_STRIP_PX + 18}" role="img" aria-label="{described}">{"".join(drawn)}</svg>'
     first = shown.costliest
-    caption = f"{len(waits):,} collectives of step {first.step} in their order: waiting, and its exposed part"
+    caption = f"{len(waits):,} {things} of step {first.step} in their order: waiting, and its exposed part"
     summed = note(f"Together {us_text(total_us)} of waiting, of it {us_text(exposed_us)} exposed.")
-    return Html(f"{figure(caption, about, svg, ['waiting', 'waiting-hidden'])}{summed}")
+    kinds = ["waiting"] + ["waiting-hidden"] * (total_us > exposed_us)
+    return Html(f"{figure(caption, about, svg, kinds)}{summed}")
+
+
+def noun(collectives: Iterable[CollectiveTimes]) -> str:
+    """`collective`; `send` if all are sends with their receives."""
+    return "send" if all(each.operation == PAIR for each in collectives) else "collective"
 
 
 def _turn(waits: Sequence[RankCall]) -> int | None:

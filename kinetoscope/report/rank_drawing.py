@@ -5,11 +5,12 @@ Ink is own work, green is communication, hatched is time in which nothing gets d
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
 from kinetoscope.html import Html
 from kinetoscope.timeline.canvas import fitted, ticks_us
+from kinetoscope.trace.text import shortened
 from kinetoscope.trace.units import format_value
 
 KINDS: Mapping[str, str] = {
@@ -100,6 +101,18 @@ def _legend_entry(kind: str) -> str:
 def us_text(us: float) -> str:
     """A time with three digits and its unit."""
     return format_value(us, "us")
+
+
+def range_text(times_us: Sequence[float]) -> str:
+    """The least and the most of some times: `1.05 ms to 1.23 ms`."""
+    least, most = us_text(min(times_us)), us_text(max(times_us))
+    return most if least == most else f"{least} to {most}"
+
+
+def group_text(name: str, members: Iterable[int]) -> str:
+    """A group by its name, shortened, and its ranks, as far as the traces tell."""
+    listed = members_text(members)
+    return " ".join(filter(None, [shortened(name, 16), "" if listed == "[]" else listed]))
 
 
 def members_text(members: Iterable[int]) -> str:

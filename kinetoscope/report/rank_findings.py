@@ -14,9 +14,10 @@ from kinetoscope.diagnosis.pages import PAGES
 from kinetoscope.diagnosis.rule import Finding, Rule, Severity
 from kinetoscope.diagnosis.rules import RULES
 from kinetoscope.html import Cell, Html, note, table, with_code
+from kinetoscope.ranks.ranks import RanksReport
 from kinetoscope.report.diagnosed import DiagnosedTrace
 from kinetoscope.report.findings import badge
-from kinetoscope.report.rank_drawing import members_text, us_text
+from kinetoscope.report.rank_drawing import members_text, range_text, us_text
 from kinetoscope.trace.events import Trace
 from kinetoscope.trace.totals import summarize
 
@@ -97,10 +98,11 @@ def findings_data(findings: Findings) -> list[dict[str, Any]] | None:
     ]
 
 
-def rank_findings_html(findings: Findings, ranks: int) -> Html:
-    """The findings that only some of the traced ranks have, then those of all; `ranks`: their number in the job."""
+def rank_findings_html(findings: Findings, report: RanksReport) -> Html:
+    """The findings that only some of the traced ranks have, then those of all."""
     if not findings:
         return note(_WITHOUT_TRACES)
+    ranks = len(report.ranks)
     missing = ranks - len(findings)
     left_out = note(
         f"{missing:,} of {ranks:,} ranks are given as digests: their findings are not known." if missing else ""
@@ -111,28 +113,37 @@ def rank_findings_html(findings: Findings, ranks: int) -> Html:
         return Html(f"{text}{left_out}")
     shared = [each for each in united if len(each.ranks) == len(findings)]
     others = [each for each in united if len(each.ranks) < len(findings)]
-    tables = _table("Findings of some ranks only", others) + _table("Findings of every rank", shared)
+    waiting = {part.rank: part.waiting_us for part in report.parts}
+    tables = "".join(
+        _table(caption, [_row(each, waiting) for each in found])
+        for caption, found in (("Findings of some ranks only", others), ("Findings of every rank", shared))
+    )
     promise = note(
         "Of each rank's trace alone, as its own report shows it. One trace cannot tell transfer from waiting for "
         "another rank. A ceiling is the most that this rank's step can get shorter, never a promise: the job gets "
-        "faster only if the rank does for which the others wait. Findings can be about the same time: do not add them up."
+        "faster only if the rank does for which the others wait. Findings can be about the same time: do not add them."
     )
     return Html(f"{tables}{promise}{left_out}")
 
 
-def _table(caption: str, united: Sequence[MergedFinding]) -> str:
-    if not united:
+def _table(caption: str, rows: Sequence[Sequence[Cell]]) -> str:
+    if not rows:
         return ""
     head = ["severity", "finding", "ranks", "mending it saves at most, per step"]
-    return table(caption, head, map(_row, united), text_columns=3, scrolls=True)
+    return table(caption, head, rows, text_columns=3, scrolls=True)
 
 
-def _row(found: MergedFinding) -> list[Cell]:
-    each, least_us = found.largest, min(one.saving_us for one in found.findings)
-    saves = us_text(each.saving_us)
-    if us_text(least_us) != saves:
-        saves = f"{us_text(least_us)} to {saves}"
+def _row(found: MergedFinding, waiting_us: Mapping[int, float]) -> list[Cell]:
+    each = found.largest
     where = f" {escape(each.where)}." if each.where else ""
     on = f"On rank {each.rank}: " if len(found.findings) > 1 and each.title != each.rule.title else ""
-    told = f"{on}{escape(each.title)}<small>{with_code(each.advice)}{where}</small>"
-    return [badge(each.severity), Html(told), members_text(found.ranks), saves]
+    waits = ""
+    if each.rule.name == "exposed-communication" and (us := waiting_us.get(each.rank)):
+        waits = f"<small>Of it, rank {each.rank} waits {us_text(us)} for other ranks.</small>"
+    told = f"{on}{escape(each.title)}{waits}<small>{with_code(each.advice)}{where}</small>"
+    return [
+        badge(each.severity),
+        Html(told),
+        members_text(found.ranks),
+        range_text([one.saving_us for one in found.findings]),
+    ]

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 
 from kinetoscope.html import Cell, Html, note, table
+from kinetoscope.ranks.collectives import GroupWaiting
 from kinetoscope.ranks.lanes import LanePiece, RankLane, StepLanes
 from kinetoscope.ranks.pipeline import Pipeline
 from kinetoscope.ranks.ranks import RanksReport
 from kinetoscope.report.rank_bars import late_ranks
-from kinetoscope.report.rank_drawing import axis, figure, label, members_text, rect, row, us_text
-from kinetoscope.trace.text import shortened
+from kinetoscope.report.rank_drawing import (
+    axis,
+    figure,
+    group_text,
+    label,
+    members_text,
+    range_text,
+    rect,
+    row,
+    us_text,
+)
 
 MOST_WAITS = 12
 """Rows of the table of waits."""
@@ -46,9 +57,12 @@ def _lanes_html(step: StepLanes, report: RanksReport, late: Collection[int]) -> 
         if report.pipeline
         else ""
     )
+    waits = [piece for lane in lanes for piece in lane.pieces if piece.last is not None]
+    last = max(waits, key=lambda piece: piece.end_us - piece.start_us).last if waits else None
     about = (
-        "“For 3”: rank 3 arrives last. The clocks are shifted so that collectives end at once on all ranks; their ends "
-        f"are still up to {us_text(step.spread_us)} apart.{numbers}{more}"
+        ("" if last is None else f"“For {last}”: rank {last} arrives last. ")
+        + "The clocks are shifted so that collectives end at once on all ranks; the ends are still up to "
+        f"{us_text(step.spread_us)} apart.{numbers}{more}"
     )
     kinds = {"own", *(piece.kind for lane in lanes for piece in lane.pieces)}
     return figure(f"Step {step.step} of each rank on one time axis", about, rows + axis(end_us, _SCALE), kinds)
@@ -73,9 +87,7 @@ def _lane(lane: RankLane, end_us: float, late: Collection[int]) -> str:
             drawn.append(rect(piece.kind, percent(piece.start_us), percent(piece.end_us - piece.start_us), 0, _LANE_PX))
     for piece in _labeled(lane.pieces, _CONNECTED * end_us):
         at, width = percent(piece.start_us), percent(piece.end_us - piece.start_us)
-        text = _text(piece)
-        short = f"for {piece.last}" if piece.kind == "waiting" else text
-        labels.append(label(text, piece.kind, at, width) or label(short, piece.kind, at, width))
+        labels.append(next(filter(None, (label(text, piece.kind, at, width) for text in _texts(piece))), ""))
     sums = {kind: 0.0 for kind in ("own", "transfer", "waiting", "idle")}
     for piece in lane.pieces:
         sums[piece.kind] += piece.end_us - piece.start_us
@@ -84,11 +96,12 @@ def _lane(lane: RankLane, end_us: float, late: Collection[int]) -> str:
     return row(f"rank {lane.rank}", "".join(drawn + labels), f"rank {lane.rank}: {described}", tag=tag)
 
 
-def _text(piece: LanePiece) -> str:
+def _texts(piece: LanePiece) -> tuple[str, ...]:
+    """The labels of a piece, the longest first."""
+    if piece.kind == "own":
+        return () if piece.number is None else (str(piece.number),)
     us = us_text(piece.end_us - piece.start_us)
-    if piece.kind == "waiting":
-        return us if piece.last is None else f"{us} for {piece.last}"
-    return str(piece.number) if piece.number is not None else us
+    return (us,) if piece.last is None else (f"{us} for {piece.last}", f"for {piece.last}")
 
 
 def _labeled(pieces: Iterable[LanePiece], connected_us: float) -> Iterable[LanePiece]:
@@ -111,29 +124,36 @@ def _labeled(pieces: Iterable[LanePiece], connected_us: float) -> Iterable[LaneP
 
 
 def _groups_html(report: RanksReport) -> Html:
-    """Who waits for whom in which group."""
-    rows: list[list[Cell]] = [
-        [
-            f"rank {each.rank} for rank {each.last}",
-            " ".join(filter(None, [shortened(each.group, 30), members_text(each.members)])) or None,
-            f"{each.collectives:.3g}",
-            us_text(each.waiting_us),
-            us_text(each.exposed_waiting_us),
-        ]
-        for each in report.waiting[:MOST_WAITS]
-        if each.waiting_us
-    ]
-    if not rows:
+    """Which ranks wait for which rank in which group."""
+    together: dict[tuple[str, tuple[int, ...], int], list[GroupWaiting]] = defaultdict(list)
+    for each in report.waiting:
+        if each.waiting_us:
+            together[each.group, each.members, each.last].append(each)
+    if not together:
         return Html("")
-    left = sum(each.waiting_us > 0 for each in report.waiting) - len(rows)
-    more = f" {left:,} more pairs of ranks wait less." if left > 0 else ""
-    head = ["waits", "group", "collectives", "waiting", "exposed"]
-    listed = table("Who waits for whom in which group, per mean step", head, rows, text_columns=2, scrolls=True)
+    head = ["ranks", "wait for rank", "group", "collectives", "waiting", "exposed"]
+    rows = [_group_cells(waits) for waits in list(together.values())[:MOST_WAITS]]
+    caption = "Who waits for whom in which group, per mean step, the longest exposed waiting first"
+    left = len(together) - len(rows)
+    more = f" In {left:,} more cases ranks wait less." if left > 0 else ""
     about = (
         "A rank that arrives last may itself have waited before: only a rank that waits little and works longer is "
         "called late. Waits of several ranks for the same event are one cost: do not add them up."
     )
-    return Html(f"{listed}{note(about + more)}")
+    return Html(f"{table(caption, head, rows, text_columns=3, scrolls=True)}{note(about + more)}")
+
+
+def _group_cells(waits: Sequence[GroupWaiting]) -> list[Cell]:
+    """The waits in one group for one rank."""
+    first = waits[0]
+    return [
+        members_text(sorted(each.rank for each in waits)),
+        str(first.last),
+        group_text(first.group, first.members) or None,
+        f"{max(each.collectives for each in waits):.3g}",
+        range_text([each.waiting_us for each in waits]),
+        range_text([each.exposed_waiting_us for each in waits]),
+    ]
 
 
 def _stages_html(found: Pipeline) -> Html:

@@ -13,7 +13,7 @@ SHOWN_RANKS, SHOWN_KERNELS = 32, 20
 
 def sums_html(report: RanksReport) -> Html:
     """The sums of every rank; of many, those first for which the others wait most."""
-    head = ["rank", "device", "steps", "step", "compute", "communication", "exposed", "GPU idle", "last at"]
+    head = ["rank", "device", "steps", "step on the CPU", "compute", "communication", "exposed", "GPU idle", "last at"]
     head.append("others wait")
     order = sorted(report.ranks, key=lambda rank: (-rank.delays_us, rank.rank))
     tables = []

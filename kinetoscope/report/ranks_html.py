@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from html import escape
+from statistics import median
 
 from kinetoscope.html import Html, Part, note
 from kinetoscope.ranks.ranks import METHOD, RanksReport
-from kinetoscope.ranks.texts import exposed_transfer_us, straggler_text
+from kinetoscope.ranks.texts import exposed_transfer_us
 from kinetoscope.report.rank_bars import bars_html, late_ranks
-from kinetoscope.report.rank_collectives import collectives_html
+from kinetoscope.report.rank_collectives import collectives_html, noun
 from kinetoscope.report.rank_drawing import PATTERNS, us_text
 from kinetoscope.report.rank_findings import Findings, rank_findings_html
 from kinetoscope.report.rank_lanes import waits_html
@@ -27,35 +28,50 @@ def ranks_kicker(report: RanksReport) -> str:
 
 
 def ranks_lead(report: RanksReport) -> Html:
-    """What the headline leaves out, and the patterns that all figures use."""
-    lines = [f"<p>{escape(line)}</p>" for line in _lead(report)]
-    return Html(f'<div class="lead">{"".join(lines)}</div>{PATTERNS}')
-
-
-def _lead(report: RanksReport) -> Iterable[str]:
-    if report.straggler is not None:
-        yield straggler_text(report.straggler)
+    """Four measures below the headline, and the patterns that all figures use."""
     if not report.parts:
-        return
-    waiting = sorted(part.waiting_us for part in report.parts)
-    transfer_us = us_text(exposed_transfer_us(report))
-    yield (
-        f"Exposed waiting: {us_text(waiting[0])} to {us_text(waiting[-1])} per step, by rank. Exposed transfer: "
-        f"{transfer_us}, in the median of the ranks."
+        return PATTERNS
+    items = "".join(
+        f'<li><span class="name">{name}</span><strong>{value}</strong><small>{line}</small></li>'
+        for name, value, line in _tiles(report)
     )
+    return Html(f'<ul class="tiles">{items}</ul>{PATTERNS}')
+
+
+def _tiles(report: RanksReport) -> Iterable[tuple[str, str, str]]:
+    """Four measures, each with a line of explanation."""
+    parts, late = report.parts, report.straggler
+    counts = ((report.compared, "collective"), (report.compared_pairs, "send"))
+    compared = " and ".join(f"{each:,} {name}{'' if each == 1 else 's'}" for each, name in counts if each)
+    yield "time of a step", us_text(median(part.step_us for part in parts)), "mean of the steps; median of the ranks"
+    if late is None:
+        yield "late rank", "none", f"{compared or 'no collectives'} compared"
+    else:
+        last_at = next(rank.last_at for rank in report.ranks if rank.rank == late.rank)
+        saving = f"on time, a step would be {us_text(late.saving_us)} shorter"
+        yield "late rank", str(late.rank), f"last at {last_at:,} of {compared}; {saving}"
+    most, least = (choose(parts, key=lambda part: part.waiting_us) for choose in (max, min))
+    on = f"per step on rank {most.rank}, the most; {us_text(least.waiting_us)} on rank {least.rank}"
+    yield "exposed waiting", us_text(most.waiting_us), on
+    if report.pipeline is None:
+        yield "exposed transfer", us_text(exposed_transfer_us(report)), "per step; median of the ranks"
+    else:
+        share = f"{100 * report.pipeline.bubble_share:.0f} %"
+        yield "bubble", share, f"of the steps of {len(report.pipeline.stages)} stages"
 
 
 def ranks_report_parts(report: RanksReport, findings: Findings) -> tuple[Part, ...]:
     """The sections of `report RANK0 RANK1 ...`."""
     late = late_ranks(report)
     why = f"Why rank {late[0]} is late" if len(report.stragglers) == 1 else "Why ranks are late"
+    costliest = f"The {'collective' if report.shown is None else noun([report.shown.costliest])} that costs most"
     parts = (
         Part("Where each rank's step goes", bars_html(report)),
-        Part("The collective that costs most", collectives_html(report)),
+        Part(costliest, collectives_html(report)),
         Part("Who waits for whom", waits_html(report)),
         Part(why, late_html(report)),
         Part("What not to conclude", cautions_html(report)),
-        Part("Each rank's findings", rank_findings_html(findings, len(report.ranks))),
+        Part("Each rank's findings", rank_findings_html(findings, report)),
         Part("The sums of every rank", sums_html(report)),
         Part("Kernels of all ranks", kernels_html(report.digest)),
         Part("Method and limits", _method_html(report)),

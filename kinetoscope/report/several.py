@@ -23,7 +23,6 @@ from kinetoscope.report.ranks_html import ranks_kicker, ranks_lead, ranks_report
 from kinetoscope.trace.events import Trace, TraceError
 from kinetoscope.trace.kineto import read_trace
 
-
 NOTHING = Html("")
 
 
