@@ -16,6 +16,7 @@ from statistics import fmean
 from typing import Literal
 
 from kinetoscope.compare.noise import Shift, shift, typical
+from kinetoscope.compare.same_steps import marks_of, same_steps, sequence
 from kinetoscope.trace.alignment import Change, ChangeKind, align
 from kinetoscope.trace.events import GpuActivity, Step, Trace, TraceError
 from kinetoscope.trace.kernel_names import decode_kernel_name
@@ -74,6 +75,12 @@ class Comparison:
     """The largest change first."""
     left_out: tuple[int, int]
     """Steps that differ from the usual work: they count in the totals, not in the differences."""
+    steps_from: tuple[str, str]
+    """What marks the steps of each side."""
+    do_steps_compare: bool
+    """False: the steps of the sides hold other work, and their marks or kinds differ too."""
+    notes: tuple[str, ...]
+    """What was done about steps that are marked differently, or why they do not compare."""
 
 
 def compare(before: Sequence[Trace], after: Sequence[Trace]) -> Comparison:
@@ -82,7 +89,8 @@ def compare(before: Sequence[Trace], after: Sequence[Trace]) -> Comparison:
         require_steps(trace)
         if not any(step.activities for step in trace.steps):
             raise TraceError("no GPU work in any step; record the GPU, and steps that contain the work")
-    sides = before, after
+    same = same_steps(before, after)
+    sides = before, after = same.sides
     unit: Literal["run", "step"] = "run" if max(map(len, sides)) > 1 else "step"
     totals = {name: _means(sides, of) for name, of in TOTALS.items()}
     references, steps = zip(*map(_usual_steps, sides), strict=True)
@@ -108,6 +116,9 @@ def compare(before: Sequence[Trace], after: Sequence[Trace]) -> Comparison:
         causes=wall_causes(totals),
         differences=tuple(sorted(found, key=lambda each: (-abs(each.change_us), each.before, each.after))),
         left_out=(left_out[0], left_out[1]),
+        steps_from=(marks_of(before), marks_of(after)),
+        do_steps_compare=same.do_compare,
+        notes=same.notes,
     )
 
 
@@ -152,16 +163,9 @@ def wall_causes(totals: Mapping[str, tuple[float, float]]) -> dict[str, float]:
     return {cause: round(us, 3) for cause, us in causes.items()}
 
 
-Key = tuple[tuple[str, str], ...]
-
-
-def _sequence(step: Step) -> Key:
-    return tuple((activity.kind, activity.name) for activity in step.activities)
-
-
 def _usual_steps(side: Sequence[Trace]) -> tuple[Step, list[list[Step]]]:
     """A step with the work that most steps have, and the steps of each run with that work."""
-    keys = [[_sequence(step) for step in trace.steps] for trace in side]
+    keys = [[sequence(step.activities) for step in trace.steps] for trace in side]
     usual = Counter(key for of_run in keys for key in of_run).most_common(1)[0][0]
     kept = [
         [step for step, key in zip(trace.steps, of_run, strict=True) if key == usual]

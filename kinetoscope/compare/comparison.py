@@ -9,6 +9,7 @@ from typing import Any
 
 from kinetoscope.compare.compare import TOTALS, Comparison, Difference, compare, wall_causes
 from kinetoscope.compare.noise import ALPHA, Shift, shift
+from kinetoscope.compare.same_steps import ADVICE, marked_differently
 from kinetoscope.html import Cell, Html, Part, details, note, table
 from kinetoscope.ranks.digest import Digest, digest
 from kinetoscope.trace.alignment import ChangeKind
@@ -40,6 +41,9 @@ def comparison(before: Trace | Digest, after: Trace | Digest) -> Comparison:
     busy = [list(filter(None, side)) for side in busy]
     if not all(busy):
         raise TraceError("the GPU is not busy in any step; record steps that contain the work")
+    marks = _marks(old), _marks(new)
+    differ = marks[0] != marks[1] and _calls_per_step(old) != _calls_per_step(new)
+    notes = (f"{marked_differently(*marks)}, and their work differs. {ADVICE}.",) if differ else ()
     totals = dict(zip(TOTALS, zip(_totals(old), _totals(new), strict=True), strict=True))
     return Comparison(
         devices=(old.ranks[0].device or "unknown", new.ranks[0].device or "unknown"),
@@ -50,7 +54,22 @@ def comparison(before: Trace | Digest, after: Trace | Digest) -> Comparison:
         causes=wall_causes(totals),
         differences=tuple(_differences(old, new)),
         left_out=(0, 0),
+        steps_from=marks,
+        do_steps_compare=not differ,
+        notes=notes,
     )
+
+
+def _marks(side: Digest) -> str:
+    return "; ".join(dict.fromkeys(rank.steps_from for rank in side.ranks))
+
+
+def _calls_per_step(side: Digest) -> dict[str, int]:
+    calls: dict[str, int] = defaultdict(int)
+    for kernel in side.kernels:
+        calls[kernel.name] += kernel.calls
+    steps = sum(rank.step_count for rank in side.ranks)
+    return {name: round(count / steps) for name, count in calls.items()}
 
 
 def _totals(side: Digest) -> list[float]:
@@ -119,7 +138,12 @@ def percent_texts(changed: Shift | None) -> tuple[str | None, str | None]:
 
 
 def change_text(result: Comparison) -> str:
-    """The change of the GPU's busy time. If the step's time changed more, also the idle time that explains it."""
+    """The change of the GPU's busy time. If the step's time changed more, also the idle time that explains it.
+
+    If the steps of the two sides do not compare, why not.
+    """
+    if not result.do_steps_compare:
+        return f"Times per step do not compare. {' '.join(result.notes)}"
     return f"{_busy_text(result)} {_step_text(result)}".rstrip()
 
 
@@ -151,7 +175,7 @@ def _busy_text(result: Comparison) -> str:
 
 def comparison_notes(result: Comparison) -> list[str]:
     """Limits of the comparison, a sentence each."""
-    notes = []
+    notes = list(result.notes)
     if result.devices[0] != result.devices[1]:
         notes.append(f"Different GPUs: {result.devices[0]} before, {result.devices[1]} after.")
     if any(result.left_out):
@@ -167,6 +191,8 @@ def comparison_data(result: Comparison) -> dict[str, Any]:
     return {
         "gpus": list(result.devices),
         "samples": {"unit": result.unit, "before": result.samples[0], "after": result.samples[1]},
+        "steps_from": list(result.steps_from),
+        "do_steps_compare": result.do_steps_compare,
         "gpu_busy": _shift_data(result.busy),
         "totals_us_per_step": {name: list(pair) for name, pair in result.totals.items()},
         "causes_us_per_step": dict(result.causes),

@@ -34,7 +34,7 @@ are not independent. Wall time is shown and not judged: the profiler itself leng
   %(prog)s before.json.gz after.json.gz
   %(prog)s --before a1.json a2.json a3.json --after b1.json b2.json b3.json --gate 3
 
-Exit codes: 0 no regression, 1 regression, 2 usage error or an unusable file.
+Exit codes: 0 no regression, 1 regression, 2 usage error, an unusable file, or a gate on steps that do not compare.
 """
 MIN_SHARE = 0.05
 """Kernels with a smaller share of the GPU busy time are listed and not judged."""
@@ -98,10 +98,14 @@ class Gate:
 
 
 def judge(result: Comparison, percent: float) -> Gate:
-    """Find slowdowns of at least `percent` beyond the noise. Raises `TraceError` if the noise is unknown.
+    """Find slowdowns of at least `percent` beyond the noise.
+
+    Raises `TraceError` if the noise is unknown, or if the steps of the two sides do not compare.
 
     The busy time is tested at `ALPHA`; the kernels share another `ALPHA` (Bonferroni).
     """
+    if not result.do_steps_compare:
+        raise TraceError(f"the gate cannot judge times per step: {' '.join(result.notes)}")
     if not result.busy.freedom:
         raise TraceError(
             f"the noise is unknown with one {result.unit} on each side; record three or more active steps, or give "
@@ -144,8 +148,9 @@ def _lines(result: Comparison, gate: Gate | None) -> Iterator[str]:
     yield ""
     yield from _rows(result)
     yield ""
-    for text in (change_text(result), *map(printable, comparison_notes(result)), METHOD):
-        yield from wrap(text, COLUMNS)
+    change = change_text(result)
+    for text in (change, *(note for note in comparison_notes(result) if note not in change), METHOD):
+        yield from wrap(printable(text), COLUMNS)
     if gate is not None:
         yield from _judgment(result, gate)
 

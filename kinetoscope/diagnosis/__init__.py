@@ -2,8 +2,12 @@
 
 rule.py         the types: rule, finding, and a rule that the trace cannot answer
 facts.py        facts that several rules need, computed once: steps, sites, who waits for whom, possible savings
+per_step.py     times of steps, and what a thing takes per step if it is not in all of them
+start_up.py     the calls that start the GPU's runtime
+idle.py         the GPU's idle time in all steps and between them
 missing.py      reasons why whole rules cannot tell, in the same words
 gaps.py         the gaps of the GPU in a step by cause
+gpu_use.py      how the steps use their GPUs: each GPU's work and bubbles, kernels, copies that no kernel hides
 cpu_states.py   the state of the CPU at each time: waiting, loading, compiling, launching, ...
 sites.py        the place of an event: operators, annotation, module and line of Python around it
 waste.py        avoidable work that a rule finds in each step, and the finding that sums it up

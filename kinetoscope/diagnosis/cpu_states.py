@@ -6,10 +6,11 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Literal, TypeVar, get_args
 
 from kinetoscope.diagnosis.sites import find_sites
-from kinetoscope.trace.events import CpuOp, CudaCall, GpuActivity, PythonFunction, Span, Trace, by_start
+from kinetoscope.trace.events import CpuOp, CudaCall, GpuActivity, PythonFunction, Span, Trace, by_start, starting_in
 from kinetoscope.trace.intervals import Interval, intersect, interval, subtract, union, union_of
 from kinetoscope.trace.queries import copy_direction, is_sync
 
@@ -28,8 +29,9 @@ CAUSES: tuple[Cause, ...] = get_args(Cause)
 """By precedence: the first cause at a time is the CPU's state, so a launch on one thread precedes a wait on another."""
 _ALLOCATION = re.compile(
     r"(cuda|hip)(Malloc|Free)(Host|Managed|Pitch|3D|Array)?(_\w+)?|cuda(Host|Free)(Alloc|Register|Unregister|Host)"
-    r"|hipHost(Malloc|Free|Alloc)|hipExtMallocWithFlags|cuMem(Alloc|Free|AllocHost|FreeHost|HostAlloc)(_v2)?"
+    r"|hipHost(Malloc|Free|Alloc|Register|Unregister)|hipExtMallocWithFlags|cuMem(Alloc|Free|AllocHost|FreeHost|HostAlloc)(_v2)?"
     r"|(cu|hip)Mem(Create|Release|Map|Unmap|SetAccess|AddressReserve|AddressFree)"
+    r"|zeMem(Alloc(Device|Host|Shared)|Free)|urUSM((Device|Host|Shared)Alloc|Free)"
 )
 _QUERY = re.compile(r"(cuda|hip|cu)(Event|Stream)Query(_\w+)?")
 _COMPILING_OP = re.compile(r".* \(dynamo_timed\)|entire_frame_compile|compile_fx|dynamo")
@@ -41,6 +43,8 @@ _COLLECTING = re.compile(r"Python GC|<built-in function collect>|gc \(dynamo_tim
 _LOADING = re.compile(r"enumerate\(DataLoader\)#.*")
 _LOADING_FUNCTION = re.compile(r"(.*/)?torch/utils/data/dataloader\.py\(\d+\): __next__")
 _LOADED_BY_WORKERS = re.compile(r"enumerate\(DataLoader\)#_MultiProcessing.*")
+_SHORT_NS = 1_000_000
+"""Between two events of a pause, Python runs; a longer gap may be anything."""
 E = TypeVar("E", bound=Span)
 CpuSpan = CpuOp | CudaCall | PythonFunction
 
@@ -87,8 +91,8 @@ class CpuStates:
     trace: Trace
     threads: frozenset[str]
     activities: Sequence[GpuActivity]
-    has_own_steps: bool
-    """Whether an annotation marks the steps, so that Python runs wherever nothing else is recorded in a step."""
+    steps: Sequence[Interval] = ()
+    """The times of steps that an annotation marks: there, Python runs wherever nothing else is recorded."""
 
     @cached_property
     def ops(self) -> list[CpuOp]:
@@ -152,11 +156,33 @@ class CpuStates:
 
     @cached_property
     def recorded(self) -> list[Interval]:
-        """The time from the first to the last recorded CPU event."""
+        """Times in which Python runs or something is recorded: from the first to the last event, but with marked steps
+        not in the pauses between them, unless the pause has events."""
+        if self.steps:
+            return self._recorded_around_steps()
         spans = [*self.ops[:1], *self.calls[:1], *self.functions[:1]]
         start = min((interval(span)[0] for span in spans), default=0)
         end = max((interval(span)[1] for span in (*self.ops, *self.calls, *self.functions)), default=0)
         return [(start, end)] if start < end else []
+
+    def _recorded_around_steps(self) -> list[Interval]:
+        """The steps, if they have an event, and the events between them, with the short gaps between these times."""
+        if not (self.ops or self.calls or self.functions):
+            return []
+        times = union([*self.steps, *map(interval, self.between_steps)])
+        return union([*times, *((end, start) for (_, end), (start, _) in pairwise(times) if start - end < _SHORT_NS)])
+
+    @cached_property
+    def between_steps(self) -> list[CpuSpan]:
+        """The outermost events of each thread that begin and end between two steps."""
+        lists: tuple[Sequence[CpuSpan], ...] = (self.ops, self.calls, self.functions)
+        found: list[CpuSpan] = []
+        for (_, pause), (end, _) in pairwise(self.steps):
+            starting = [span for spans in lists for span in starting_in(spans, pause / 1000, end / 1000)]
+            within = sorted((span for span in starting if interval(span)[1] <= end), key=_outer_first)
+            for thread in self.threads:
+                found += outermost(span for span in within if span.thread == thread)
+        return found
 
     def partition(self, windows: Sequence[Interval]) -> dict[Cause, list[Interval]]:
         """Divide `windows`, sorted and disjoint, among the causes."""
@@ -164,7 +190,7 @@ class CpuStates:
         parts: dict[Cause, list[Interval]] = {}
         for cause in CAUSES:
             if cause == "Python":
-                times = list(windows) if self.has_own_steps and self.recorded else self.recorded
+                times = self.recorded
             elif cause == "nothing recorded":
                 times = rest
             else:
@@ -181,3 +207,7 @@ class CpuStates:
         workers = named(self.spans["data loading"], _LOADED_BY_WORKERS)
         waits = subtract(intersect(windows, union_of([*self.syncs, *workers])), busy)
         return union([*waits, *parts["nothing recorded"]])
+
+
+def _outer_first(span: Span) -> tuple[float, float]:
+    return span.start_us, -span.duration_us

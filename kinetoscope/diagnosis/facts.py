@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
-from statistics import median
+from statistics import fmean, median
 from typing import TypeVar
 
 from kinetoscope.diagnosis.cpu_states import CAUSES, Cause, CpuStates
-from kinetoscope.diagnosis.gaps import Gap, Waits, gaps_in, waits_in
+from kinetoscope.diagnosis.gaps import LONG_US, Gap, Waits, gaps_in, waits_in
+from kinetoscope.diagnosis.gpu_use import GpuUse
+from kinetoscope.diagnosis.per_step import disjoint_windows, window, winsorized_mean
 from kinetoscope.diagnosis.sites import Site, find_sites
+from kinetoscope.diagnosis.start_up import start_up_calls
 from kinetoscope.trace.events import CpuOp, CudaCall, GpuActivity, PythonFunction, Span, Step, Trace, starting_in
 from kinetoscope.trace.intervals import (
     Interval,
@@ -26,15 +27,13 @@ from kinetoscope.trace.intervals import (
     union,
     union_of,
 )
-from kinetoscope.trace.queries import busy_us, is_sync, require_steps
+from kinetoscope.trace.queries import busy_us, require_steps, step_us
+from kinetoscope.trace.step_kinds import KindOfStep, kinds_of_step, usual_us
 
 S = TypeVar("S", bound=Span)
 MAX_EVIDENCE = 100
 MIN_SHARE = 0.01
 """Least saving of a finding, as a share of a step: less is noise."""
-START_UP_US = 100_000.0
-"""No call of a warm CUDA takes so long, unless it waits for GPU work."""
-_MAY_WAIT = re.compile(r"Malloc|Free|Memcpy|Memset|Launch")
 WARM_UP_RATIO, MIN_WARM_UP_US, MIN_STEPS = 3.0, 1000.0, 3
 """The first of at least so many steps is warm-up if it takes over 3 times the median of the others, and 1 ms more."""
 WARM_UP_RATIO_OF_TWO = 20.0
@@ -48,7 +47,8 @@ Of 166 on an H100 and an H200, 90 % took 1.6 to 6.7 times as long, the median 2.
 
 @dataclass(frozen=True)
 class Facts:
-    """A trace and facts derived from it. Per-step times are means over `steps`; `step` is the median step.
+    """A trace and facts derived from it. Per-step times are means over `steps`; `step` is the median step, of the kind
+    that takes most of the time.
 
     If one file has several processes (merged ranks), everything but `trace` and `has_...` belongs to the median step's
     process.
@@ -59,14 +59,23 @@ class Facts:
     @cached_property
     def step(self) -> Step:
         """The step of median duration (the low one of two); raises `TraceError` without a step."""
-        require_steps(self.trace)
-        ordered = sorted(self.trace.steps, key=lambda step: step.end_us - step.start_us)
-        return ordered[(len(ordered) - 1) // 2]
+        usual = [step for step in self.kinds[0].steps if step is not self.warm_up] if self.kinds else self.trace.steps
+        return _median_step(usual)
+
+    @cached_property
+    def kinds(self) -> tuple[KindOfStep, ...]:
+        """The kinds of step, that with most time first; empty if there is one."""
+        return kinds_of_step(self.trace)
+
+    @cached_property
+    def median_us(self) -> float:
+        """Wall time of the median step."""
+        return step_us(self.step)
 
     @cached_property
     def step_us(self) -> float:
-        """Wall time of the median step."""
-        return round(self.step.end_us - self.step.start_us, 3)
+        """Wall time with which times per step compare: of the median step; if there are kinds of step, the mean."""
+        return round(fmean(map(step_us, self.steps)), 3) if self.kinds else self.median_us
 
     @cached_property
     def has_stacks(self) -> bool:
@@ -85,8 +94,9 @@ class Facts:
 
     @cached_property
     def all_steps(self) -> tuple[Step, ...]:
-        """The steps of the median step's process, in start order."""
-        process = process_of(self.step)
+        """The steps of the median step's process, in start order; raises `TraceError` without a step."""
+        require_steps(self.trace)
+        process = process_of(_median_step(self.trace.steps))
         return tuple(step for step in self.trace.steps if process_of(step) == process)
 
     @cached_property
@@ -94,24 +104,24 @@ class Facts:
         """The first step, if it is warm-up: the rule `first-step` reports it, and the means omit it."""
         if len(self.all_steps) < 2:
             return None
-        first, *others = (step.end_us - step.start_us for step in self.all_steps)
-        usual = median(others)
+        first, usual = step_us(self.all_steps[0]), usual_us(self.all_steps)
         ratio = WARM_UP_RATIO if len(self.all_steps) >= MIN_STEPS else WARM_UP_RATIO_OF_TWO
         is_long = first > ratio * usual and first - usual >= MIN_WARM_UP_US
         return self.all_steps[0] if is_long else None
 
     @cached_property
     def start_up(self) -> list[CudaCall]:
-        """The long calls of a trace that starts CUDA and has no warm step; else empty.
+        """The calls of the median step's process that start the GPU's runtime; empty if the trace begins later."""
+        process = process_of(self.step)
+        calls = [call for call in self.trace.calls if process in ("", pid(call.thread))]
+        return start_up_calls(calls, self.activities)
 
-        Contexts, streams and modules are created once. Allocations and launches may also be long because they wait, but
-        near such a creation they belong to the start-up.
-        """
-        if len(self.all_steps) >= MIN_STEPS or self.warm_up:
-            return []
-        long = [call for call in self.in_steps(self.trace.calls) if call.duration_us >= START_UP_US]
-        long = [call for call in long if not is_sync(call.name)]
-        return long if any(not _MAY_WAIT.search(call.name) for call in long) else []
+    @cached_property
+    def cold_until_us(self) -> float:
+        """The end of the last step with a call of `start_up`; 0 without one."""
+        starts = [call.start_us for call in self.start_up]
+        cold = (step.end_us for step in self.all_steps if any(step.start_us <= at < step.end_us for at in starts))
+        return max(cold, default=0.0)
 
     @cached_property
     def steps(self) -> tuple[Step, ...]:
@@ -133,12 +143,27 @@ class Facts:
     @cached_property
     def windows(self) -> list[Interval]:
         """The times of all steps."""
-        return union(map(_window, self.steps))
+        return union(map(window, self.steps))
+
+    @cached_property
+    def step_windows(self) -> list[Interval]:
+        """The time of each step; `windows` if some overlap."""
+        return disjoint_windows(self.steps) or self.windows
+
+    @property
+    def _all_windows(self) -> list[Interval]:
+        """The same with warm-up."""
+        return disjoint_windows(self.all_steps) or union(map(window, self.all_steps))
 
     @cached_property
     def busy(self) -> list[Interval]:
         """Times in which a GPU works."""
         return union_of(self.activities)
+
+    @cached_property
+    def gpu_use(self) -> GpuUse:
+        """The use of each GPU of the steps, and of copies that no kernel hides."""
+        return GpuUse(self.steps, self.activities)
 
     @cached_property
     def idle(self) -> list[Interval]:
@@ -153,7 +178,7 @@ class Facts:
         threads |= {marker.thread} if marker else set()
         if not threads:
             threads = {op.thread for op in self.step.ops} | {call.thread for call in self.step.calls}
-        return CpuStates(self.trace, frozenset(threads), self.activities, marker is not None)
+        return CpuStates(self.trace, frozenset(threads), self.activities, self._all_windows if marker else ())
 
     @property
     def _at_step(self) -> Sequence[CpuOp]:
@@ -162,12 +187,25 @@ class Facts:
     @cached_property
     def waits(self) -> Waits:
         """Who waits for whom in the median step."""
-        return waits_in(_window(self.step), self.busy, self.cpu)
+        return waits_in(window(self.step), self.busy, self.cpu)
 
     @cached_property
     def gaps(self) -> tuple[Gap, ...]:
         """The gaps of the GPU in the median step; empty if the trace has no GPU work."""
-        return gaps_in(_window(self.step), self.busy, self.cpu, self.activities) if self.has_gpu else ()
+        return self._gaps([window(self.step)])
+
+    @cached_property
+    def long_gaps(self) -> tuple[Gap, ...]:
+        """The gaps of the GPU in all steps that last at least `LONG_US`."""
+        return self._gaps(self.step_windows, LONG_US)
+
+    @cached_property
+    def all_gaps(self) -> tuple[Gap, ...]:
+        """The gaps of the GPU in all steps: in a trace of millions of kernels, finding them takes seconds."""
+        return self._gaps(self.step_windows)
+
+    def _gaps(self, windows: Sequence[Interval], least_us: float = 0.0) -> tuple[Gap, ...]:
+        return gaps_in(windows, self.busy, self.cpu, self.activities, least_us) if self.has_gpu else ()
 
     @cached_property
     def inner_gaps(self) -> list[Gap]:
@@ -190,18 +228,31 @@ class Facts:
         """The most by which a step can get shorter, a mean: no step is shorter than its own GPU work."""
         return round(sum(map(spare_us, self.steps)) / len(self.steps), 3)
 
+    def periodic_us(self, savings_us: Sequence[float]) -> float:
+        """The mean of what each step saves, if one slow step does not count.
+
+        At most the time by which the steps together are longer than their GPU work: the CPU runs ahead in a short step.
+        """
+        longer_us = math.fsum(step.end_us - step.start_us - busy_us(step.activities) for step in self.steps)
+        return round(min(winsorized_mean(savings_us), max(0.0, longer_us) / len(self.steps)), 3)
+
     @cached_property
     def long_run_us(self) -> float:
         """The time of a step in the long run: its wall time, or its GPU work if the CPU runs ahead. A mean."""
         times = (max(step.end_us - step.start_us, busy_us(step.activities)) for step in self.steps)
         return round(math.fsum(times) / len(self.steps), 3)
 
+    @cached_property
+    def mean_step_us(self) -> float:
+        """Wall time of a step in the mean, which one slow step does not raise; at least that of the median step."""
+        return max(self.step_us, round(winsorized_mean([step.end_us - step.start_us for step in self.steps]), 3))
+
     def saving_us(self, cpu: Iterable[Span], gpu: Iterable[Span] = (), unclaimed: Sequence[Interval] = ()) -> float:
         """The most that a step gets shorter without these CPU events and the GPU work that they caused.
 
         Without the CPU events, a step saves at most their time, and only while the GPU waits or does that work. A mean,
-        but at most the median if most steps have the events, so that one slow step does not raise the saving.
-        `unclaimed`: times in which the GPU is idle for another reason.
+        but if most steps have the events, one slow step does not raise the saving. `unclaimed`: times in which the GPU
+        is idle for another reason.
         """
         cpu_times, gpu_times = subtract(union_of(cpu), unclaimed), union_of(gpu)
         count = len(self.steps)
@@ -210,12 +261,20 @@ class Facts:
         idle = subtract(self.idle, unclaimed)
         other_us = (length_us(self.idle) - length_us(idle)) / count
         mean_us = min(cpu_us, length_us(idle) / count + gpu_us, max(0.0, self.reclaimable_us - other_us) + gpu_us)
-        windows = [_window(step) for step in self.steps]
-        if any(before[1] > after[0] for before, after in pairwise(windows)):
+        if self.step_windows is self.windows:
             return round(mean_us, 3)
-        lengths = (lengths_in(windows, times) for times in (cpu_times, idle, gpu_times))
-        usual_us = median(min(on_cpu, unused + on_gpu) for on_cpu, unused, on_gpu in zip(*lengths, strict=True)) / 1000
-        return round(min(mean_us, usual_us) if usual_us else mean_us, 3)
+        lengths = (lengths_in(self.step_windows, times) for times in (cpu_times, idle, gpu_times))
+        savings = [min(on_cpu, unused + on_gpu) / 1000 for on_cpu, unused, on_gpu in zip(*lengths, strict=True)]
+        usual_us = median(savings)
+        return round(min(mean_us, max(usual_us, self.periodic_us(savings))) if usual_us else mean_us, 3)
+
+    def lengths_us(self, spans: Iterable[Span]) -> list[float]:
+        """The time in each step that at least one of the spans covers."""
+        return [length / 1000 for length in lengths_in(self.step_windows, union_of(spans))]
+
+    def per_step_us(self, us: float) -> float:
+        """A time of the median step as a mean per step: if there are kinds of step, it stands for its own kind."""
+        return round(us * len(self.kinds[0].steps) / len(self.trace.steps) if self.kinds else us, 3)
 
     def length_us(self, spans: Iterable[Span]) -> float:
         """The time in steps that at least one of the spans covers, a mean over the steps."""
@@ -226,9 +285,11 @@ class Facts:
         return [span for span in spans if contains(self.windows, ns(span.start_us))]
 
     def evidence(self, spans: Sequence[Span]) -> tuple[Span, ...]:
-        """The longest spans, at most 100, from the median step if it has any."""
-        start, end = _window(self.step)
+        """The longest spans, at most 100, from the median step unless other steps have most of their time."""
+        start, end = window(self.step)
         shown = [span for span in spans if start <= ns(span.start_us) < end]
+        if 2 * len(self.steps) * length_us(union_of(shown)) < length_us(union_of(spans)):
+            shown = []
         return tuple(sorted(shown or spans, key=lambda span: (-span.duration_us, span.start_us))[:MAX_EVIDENCE])
 
     def sites(self, events: Sequence[CpuOp | CudaCall | PythonFunction]) -> list[Site]:
@@ -239,6 +300,10 @@ class Facts:
         """The place of an activity's launch, as text; empty if the trace does not tell."""
         event = activity.launch or activity.op
         return self.sites([event])[0].text if event else ""
+
+
+def _median_step(steps: Sequence[Step]) -> Step:
+    return sorted(steps, key=step_us)[(len(steps) - 1) // 2]
 
 
 def spare_us(step: Step) -> float:
@@ -255,7 +320,3 @@ def process_of(step: Step) -> str:
     """The process whose operators and calls a step has; empty if it has none."""
     first = step.ops[:1] or step.calls[:1]
     return pid(first[0].thread) if first else ""
-
-
-def _window(step: Step) -> Interval:
-    return ns(step.start_us), ns(step.end_us)

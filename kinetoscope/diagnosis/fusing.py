@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
@@ -72,13 +73,15 @@ def _broadcast(inputs: Shapes) -> Shape | None:
 def chains(stream: Sequence[GpuActivity]) -> Iterator[list[GpuActivity]]:
     """Two or more successive elementwise kernels, each with an input of the shape that its predecessor wrote.
 
-    Fills of one element between them do not count.
+    Fills of one element between them do not count. The shapes of an operator that launches several kernels are not
+    those of each kernel.
     """
+    kernels_of = Counter(id(activity.op) for activity in stream if activity.kind == "kernel")
     chain: list[GpuActivity] = []
     for activity in stream:
         if _is_small_fill(activity):
             continue
-        fuses = is_elementwise(activity)
+        fuses = is_elementwise(activity) and kernels_of[id(activity.op)] == 1
         if fuses and chain and activity.op and output_shape(chain[-1].op) in activity.op.input_shapes:
             chain.append(activity)
             continue

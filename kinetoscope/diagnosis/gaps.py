@@ -76,21 +76,29 @@ def waits_in(window: Interval, busy: Sequence[Interval], cpu: CpuStates) -> Wait
 
 
 def gaps_in(
-    window: Interval, busy: Sequence[Interval], cpu: CpuStates, activities: Sequence[GpuActivity]
+    windows: Sequence[Interval],
+    busy: Sequence[Interval],
+    cpu: CpuStates,
+    activities: Sequence[GpuActivity],
+    least_us: float = 0.0,
 ) -> tuple[Gap, ...]:
-    """The gaps of the GPU in a step, in start order. The next of `activities`, in start order, ends a gap."""
-    idle = subtract([window], busy)
+    """The gaps of the GPU in steps, in start order, that last at least `least_us`.
+
+    `windows`: the times of the steps, sorted and disjoint. The next of `activities`, in start order, ends a gap.
+    """
+    idle = [(start, end) for start, end in subtract(windows, busy) if end - start >= ns(least_us)]
     if not idle:
         return ()
-    parts = cpu.partition([window])
+    starts = {start for start, _ in windows}
+    parts = cpu.partition(windows)
     shares = _shares(idle, parts)
     blames = {cause: _Blames(outermost(spans)) for cause, spans in cpu.spans.items()}
     waiting = union_of(cpu.syncs)
-    before = bisect_left(busy, idle[0])
     gaps = []
     for (start, end), share in zip(idle, shares, strict=True):
         # A gap at the start of a step began when the GPU ended its work of the step before.
-        began = start if start > window[0] or not before else busy[before - 1][1]
+        before = bisect_left(busy, (start, end)) if start in starts else 0
+        began = busy[before - 1][1] if before else start
         cause = _cause(share, contains(waiting, began))
         is_launch = cause == "launching" and end - start < ns(LONG_US)
         blame = blames[cause].during(start, end, began) if cause in blames and not is_launch else None

@@ -10,6 +10,7 @@ from kinetoscope.diagnosis.facts import MIN_SHARE, Facts
 from kinetoscope.diagnosis.rule import CannotTell, Rule
 from kinetoscope.diagnosis.sites import has_operator
 from kinetoscope.diagnosis.sources import CPU_AND_GPU, SHAPES, STEPS
+from kinetoscope.diagnosis.start_up import runtime_name
 from kinetoscope.trace.events import GpuActivity
 
 
@@ -36,9 +37,10 @@ def no_calls(rule: Rule, facts: Facts) -> CannotTell | None:
 
 def no_warm_step(rule: Rule, facts: Facts) -> CannotTell | None:
     """For a rule about work that repeats in every step."""
-    if not facts.start_up:
+    if not facts.start_up or facts.steps[-1].start_us >= facts.cold_until_us:
         return None
-    return CannotTell(rule, "the trace starts CUDA, and has no later step that is warm", STEPS)
+    runtime = runtime_name(facts.start_up)
+    return CannotTell(rule, f"the trace starts {runtime}, and has no later step that is warm", STEPS)
 
 
 def unseen(rule: Rule, facts: Facts, concerns: Callable[[GpuActivity], bool], needs_shapes: bool) -> CannotTell | None:

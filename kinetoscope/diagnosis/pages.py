@@ -7,6 +7,7 @@ from __future__ import annotations
 
 PAGES: dict[str, str] = {
     "allocator-in-step": "training_step_faults/#allocator-in-the-step",
+    "exposed-copies": "training_step_faults/#pageable-copies",
     "first-step": "training_step_faults/#cold-measurements",
     "gpu-slowed": "measuring/#who-else-is-on-the-gpu",
     "graph-breaks": "training_step_faults/#graph-breaks",

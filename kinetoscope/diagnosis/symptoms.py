@@ -62,7 +62,7 @@ GAPS = Branch(
             "A synchronize call or a blocking copy: `.item()`, `print(loss)`, or `.to()` from pageable memory.",
             "Read values every hundredth step only. Copy from pinned memory with `non_blocking=True`.",
             "training_step_faults/#item-in-every-step",
-            ("device-to-host-copies", "pageable-copies", "sync-in-step"),
+            ("exposed-copies", "gpu-bubbles", "pageable-copies", "sync-in-step"),
             also="training_step_faults/#pageable-copies",
         ),
         Symptom(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import statistics
 from collections import Counter
 
 from kinetoscope.doctor.checks import Check
 from kinetoscope.trace.events import Trace
 from kinetoscope.trace.intervals import intersect, length_us, ns, union, union_of
-from kinetoscope.trace.queries import steps_agree
+from kinetoscope.trace.queries import step_us, steps_agree
+from kinetoscope.trace.step_kinds import usual_us
 from kinetoscope.trace.units import format_value
 
 WARM_UP_FACTOR = 3
@@ -59,14 +59,13 @@ def _check_operators(trace: Trace) -> Check | None:
 
 def check_warm_up(trace: Trace) -> Check | None:
     """Whether the first step took much longer (gpuprof: 3 times the median; nsys-ai: a first iteration 10-100x)."""
-    lasted = [step.end_us - step.start_us for step in trace.steps]
     sources = ("gpuprof 0.7.1", "nsys-ai")
-    if len(lasted) < 2:
+    if len(trace.steps) < 2:
         return None
-    median = statistics.median(lasted[1:])
-    if lasted[0] < WARM_UP_FACTOR * median or not median:
+    first_us, others_us = step_us(trace.steps[0]), usual_us(trace.steps)
+    if first_us < WARM_UP_FACTOR * others_us or not others_us:
         return Check("warm-up", "ok", "the first step is like the others", sources=sources)
-    first, typical = format_value(lasted[0], "us"), format_value(median, "us")
+    first, typical = format_value(first_us, "us"), format_value(others_us, "us")
     seen = f"the first step takes {first}, the median of the others is {typical}"
     cure = f"run a few iterations before the profile, or let its schedule skip them: {SCHEDULE}"
     cure += "; if the first step alone validates or saves, record others"

@@ -5,11 +5,10 @@ They find faults of the recording. The report's rules find faults of the recorde
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 
-from kinetoscope.doctor.checks import MISSING_EVENTS, Check
+from kinetoscope.doctor.checks import MISSING_EVENTS, Check, Status
 from kinetoscope.doctor.step_checks import (
     SCHEDULE,
     check_overhead,
@@ -19,20 +18,26 @@ from kinetoscope.doctor.step_checks import (
     check_steps,
     check_warm_up,
 )
-from kinetoscope.trace.events import CudaCall, Trace
-from kinetoscope.trace.intervals import Interval, contains, ns
-from kinetoscope.trace.missing_gpu import is_launch
+from kinetoscope.trace.events import Trace
+from kinetoscope.trace.foreign import foreign_text, is_foreign
+from kinetoscope.trace.missing_gpu import counter_ranges, dropped_kernels, launch_calls
 from kinetoscope.trace.text import shortened
 from kinetoscope.trace.units import format_value
 
-DROPPED_SHARE = 0.10
-"""Share of launches without a kernel from which counts of kernels are wrong altogether (our limit)."""
 OPERATORLESS_SHARE = 0.50
 """Share of kernels without an operator from which most of the work cannot be attributed (our limit)."""
 CLOCK_NOISE_US = 1.0
 """Clocks of CPU and GPU are aligned to about this."""
-_CAPTURE = re.compile(r"(?:cuda|cu|hip)Stream(Begin|End)Capture")
+DAMAGED_SHARE = 0.10
+"""Share of GPU activities with impossible times from which the others are in doubt, too (our limit)."""
 _RECORD = "ProfilerActivity.CUDA among the activities"
+_DROPPED_CURES = {
+    "all at the end": "call torch.cuda.synchronize() before the profile ends",
+    "all at the start": f"let the profiler warm up: {SCHEDULE}; with CUDA 12.6 to 13.0, update PyTorch",
+    "in between": (
+        "record fewer steps, with nothing else that profiles this GPU; call doctor on the machine that recorded it"
+    ),
+}
 
 
 def check_trace(trace: Trace) -> list[Check]:
@@ -67,11 +72,22 @@ def check_unread(trace: Trace) -> Check | None:
         problems.append(f"{trace.unreadable:,} events are damaged or lack a time, and are left out")
         cures.append("copy it again, or record it again")
     if trace.unread:
-        several = ", ".join(f"{count:,} of {shortened(category)}" for category, count in trace.unread[:4])
+        several = ", ".join(f"{count:,} of {shortened(category) or 'none'}" for category, count in trace.unread[:4])
         problems.append(f"events of other categories are left out: {several}{', ...' * (len(trace.unread) > 4)}")
     if not problems:
         return None
     return Check("left out", "warning" if trace.unreadable else "ok", "; ".join(problems), "; ".join(cures))
+
+
+def check_damaged(trace: Trace) -> Check | None:
+    """Events with impossible times, which the reader leaves out or cuts (kineto#109, AMD-AGI/TraceLens#669)."""
+    if not trace.damaged:
+        return None
+    share = sum(damage.count for damage in trace.damaged) / max(1, len(trace.activities))
+    seen = "; ".join(damage.text.removeprefix("damaged: ") for damage in trace.damaged)
+    cure = "record it again, fewer steps at a time; if it happens again, update PyTorch and the driver"
+    status: Status = "failed" if share >= DAMAGED_SHARE else "warning"
+    return Check("impossible times", status, seen, cure, ("kineto#109", "TraceLens#669"))
 
 
 def check_gpu_events(trace: Trace) -> Check:
@@ -80,7 +96,13 @@ def check_gpu_events(trace: Trace) -> Check:
     if kinds["kernel"]:
         seen = ", ".join(f"{kinds[kind]:,} {kind}{'s' * (kinds[kind] != 1)}" for kind in kinds)
         return Check("GPU events", "ok", seen, sources=MISSING_EVENTS)
-    launches = len(_launches(trace))
+    if is_foreign(trace):
+        seen, _, reader = foreign_text(trace).partition("; ")
+        return Check("format", "failed", seen, reader)
+    if ranges := counter_ranges(trace):
+        seen = f"no kernel: CUPTI measured {ranges:,} ranges with counters instead of recording activities"
+        return Check("GPU events", "failed", seen, "leave out profiler_metrics of experimental_config", MISSING_EVENTS)
+    launches = len(launch_calls(trace))
     if launches:
         seen = f"no kernel, though {launches:,} launches were recorded: the GPU's side was not delivered"
         cure = (
@@ -107,33 +129,17 @@ def check_gpu_events(trace: Trace) -> Check:
 
 def check_dropped(trace: Trace) -> Check | None:
     """Launches whose kernels are missing (kineto#762); launches captured into a CUDA graph have no kernels."""
-    launches = [call for call in _launches(trace) if call.correlation]
-    if not launches or not any(activity.kind == "kernel" for activity in trace.activities):
+    found = dropped_kernels(trace)
+    if found is None:
         return None
-    there = {activity.correlation for activity in trace.activities}
-    captures = _captures(trace)
-    dropped = [
-        index
-        for index, call in enumerate(launches)
-        if call.correlation not in there and not contains(captures, ns(call.start_us))
-    ]
-    if not dropped:
+    if not found.without_kernel:
         return Check(
-            "dropped kernels", "ok", f"none: all {len(launches):,} launches have their work", sources=MISSING_EVENTS
+            "dropped kernels", "ok", f"none: all {found.launches:,} launches have their work", sources=MISSING_EVENTS
         )
-    share = len(dropped) / len(launches)
-    if dropped[0] + len(dropped) == len(launches):
-        where, cure = "all at the end", "call torch.cuda.synchronize() before the profile ends"
-    elif dropped[-1] + 1 == len(dropped):
-        where = "all at the start"
-        cure = f"let the profiler warm up: {SCHEDULE}; with CUDA 12.6 to 13.0, update PyTorch"
-    else:
-        where = "in between"
-        cure = (
-            "record fewer steps, with nothing else that profiles this GPU; call doctor on the machine that recorded it"
-        )
-    seen = f"{len(dropped):,} of {len(launches):,} launches ({share:.1%}) have no kernel in the trace, {where}"
-    return Check("dropped kernels", "failed" if share >= DROPPED_SHARE else "warning", seen, cure, MISSING_EVENTS)
+    cure = _DROPPED_CURES[found.where]
+    counts = f"{found.without_kernel:,} of {found.launches:,} launches ({found.share:.1%})"
+    seen = f"{counts} have no kernel in the trace, {found.where}"
+    return Check("dropped kernels", "failed" if found.is_too_much else "warning", seen, cure, MISSING_EVENTS)
 
 
 def check_unlaunched(trace: Trace) -> Check | None:
@@ -187,7 +193,7 @@ def check_ids(trace: Trace) -> Check | None:
         if op.external_id is not None:
             ops[op.external_id].add(_process(op.thread))
     correlations, external = (sum(len(processes) > 1 for processes in ids.values()) for ids in (calls, ops))
-    launched = Counter((_process(call.thread), call.correlation) for call in _launches(trace) if call.correlation)
+    launched = Counter((_process(call.thread), call.correlation) for call in launch_calls(trace) if call.correlation)
     twice = sum(count > 1 for count in launched.values())
     if twice:
         seen = f"{twice:,} correlations belong to several launches of one process: kernels go to the first"
@@ -222,6 +228,7 @@ def check_clocks(trace: Trace) -> Check | None:
 CHECKS: tuple[Callable[[Trace], Check | None], ...] = (
     check_cut,
     check_unread,
+    check_damaged,
     check_gpu_events,
     check_dropped,
     check_unlaunched,
@@ -237,26 +244,5 @@ CHECKS: tuple[Callable[[Trace], Check | None], ...] = (
 )
 
 
-def _launches(trace: Trace) -> list[CudaCall]:
-    return [call for call in trace.calls if is_launch(call.name)]
-
-
 def _process(thread: str) -> str:
     return thread.partition("/")[0]
-
-
-def _captures(trace: Trace) -> list[Interval]:
-    """Times in which a stream was captured into a CUDA graph, from the begin of a capture to the end of the last open
-    one."""
-    captures: list[Interval] = []
-    depth, start = 0, 0
-    for call in trace.calls:
-        if match := _CAPTURE.match(call.name):
-            if match[1] == "Begin":
-                start = ns(call.start_us) if not depth else start
-                depth += 1
-            elif depth:
-                depth -= 1
-                if not depth:
-                    captures.append((start, ns(call.end_us)))
-    return captures

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from kinetoscope.trace.compared import Compared
 from kinetoscope.trace.matching import Matched
 
-SHOWN_COLLECTIVES, SHOWN_RANKS = 200, 64
-"""Of one step and of one collective; the ranks that wait most."""
+SHOWN_COLLECTIVES, SHOWN_RANKS, SHOWN_WAITS = 200, 64, 1000
+"""Collectives of one step, ranks of one collective, and pairs of ranks: those that wait most."""
 _ITEM_BYTES = {
     "float": 4, "int": 4, "double": 8, "long": 8, "half": 2, "bfloat16": 2, "byte": 1, "char": 1, "bool": 1,
     "float8_e4m3fn": 1, "float8_e5m2": 1, "uint8": 1, "int8": 1,
@@ -142,8 +142,7 @@ def bytes_of(matched: Matched) -> int | None:
 
 
 def group_waiting(compared: Compared) -> tuple[GroupWaiting, ...]:
-    """Who waits for whom in which group, the longest exposed waiting first; without waits that the ranks' own last
-    calls decide."""
+    """Who waits for whom in which group, the longest exposed waiting first; at most 1,000 pairs."""
     sums: dict[tuple[str, tuple[int, ...], int, int], list[int]] = defaultdict(lambda: [0, 0, 0])
     for each in compared.matched:
         first, last = each.calls[0], each.last
@@ -157,7 +156,8 @@ def group_waiting(compared: Compared) -> tuple[GroupWaiting, ...]:
         GroupWaiting(group, members, rank, last, *_means(entry, compared.step_count([rank, last])))
         for (group, members, rank, last), entry in sums.items()
     ]
-    return tuple(sorted(rows, key=lambda row: (-row.exposed_waiting_us, row.rank, row.last, row.group)))
+    rows.sort(key=lambda row: (-row.exposed_waiting_us, row.rank, row.last, row.group))
+    return tuple(rows[:SHOWN_WAITS])
 
 
 def _means(entry: Sequence[int], steps: int) -> Iterable[float]:

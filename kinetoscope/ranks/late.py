@@ -38,6 +38,8 @@ class Straggler:
     """The ranks that wait for each other, directly or through others, with the late ones."""
     share: float
     """Share of the waiting of `among`, hidden or not, that is at collectives at which the late ranks arrive last."""
+    waited_us: float
+    """The mean time that each partner waits for the late ranks in a step, beside own work or not."""
     saving_us: float
     """The time by which a step would be shorter if the late ranks were on time."""
     step_us: float
@@ -68,11 +70,15 @@ def _straggler(found: Late, compared: Compared, digests: Mapping[int, RankDigest
     stalled_us = round(late.stalled_us - median(part.stalled_us for part in others), 3)
     operations = _operations(digests[late.rank], [digests[part.rank] for part in others])
     total = sum(each.waited_ns for each in matched) or 1
+    for_late = [each for each in matched if each.last in ranks]
+    partners = {call.rank for each in for_late for call in each.calls} - set(ranks)
+    waited_us = sum(each.waited_ns for each in for_late) / 1000 / (len(partners) or 1) / compared.step_count(ranks)
     return Straggler(
         rank=late.rank,
         also_late=ranks[1:],
         among=found.among,
-        share=sum(each.waited_ns for each in matched if each.last in ranks) / total,
+        share=sum(each.waited_ns for each in for_late) / total,
+        waited_us=round(waited_us, 3),
         saving_us=found.saving_us,
         step_us=late.step_us,
         is_shared_out=gets_more(late.rank, matched),

@@ -19,13 +19,15 @@ from statistics import fmean
 from kinetoscope.ranks.collectives import GroupWaiting, ShownCollectives, group_waiting, shown_collectives
 from kinetoscope.ranks.digest import MAX_CALLS, Digest, RankDigest, RankStep, calls_in
 from kinetoscope.ranks.lanes import StepLanes, step_lanes
-from kinetoscope.ranks.late import Straggler, stragglers
+from kinetoscope.ranks.late import Straggler, stragglers, us_text
 from kinetoscope.ranks.merge import merge
 from kinetoscope.ranks.pipeline import Pipeline, pipeline
 from kinetoscope.trace.communication import WAITING
 from kinetoscope.trace.compared import Clocks, Compared, RankWork
 from kinetoscope.trace.rank_parts import RankParts
 
+MIN_LAUNCHING = 0.10
+"""A rank is launch-bound under the profiler if its GPU waits for launches for this share of a step."""
 METHOD = (
     f"Method: an {', '.join(WAITING[:-1])} or {WAITING[-1]} ends on a rank only after all ranks have started it, so "
     "the rank with the shortest call arrived last, and the others waited for the difference; so with a send and its "
@@ -90,6 +92,7 @@ def ranks_report(digests: Iterable[Digest]) -> RanksReport:
     """Compare ranks. Raises `TraceError` as `merge` does."""
     merged = merge(digests)
     compared = Compared(map(_work, merged.ranks))
+    late = stragglers(compared, {_number(rank): rank for rank in merged.ranks})
     last_at: dict[int, int] = defaultdict(int)
     delays: dict[int, float] = defaultdict(float)
     for each in compared.matched:
@@ -102,15 +105,21 @@ def ranks_report(digests: Iterable[Digest]) -> RanksReport:
         parts=compared.parts,
         compared=len(compared.collectives),
         compared_pairs=len(compared.pairs),
-        stragglers=tuple(stragglers(compared, {_number(rank): rank for rank in merged.ranks})),
+        stragglers=tuple(late),
         components=tuple(compared.components),
         waiting=group_waiting(compared),
         pipeline=pipeline(compared),
         shown=shown,
         lanes=None if shown is None else step_lanes(compared, shown.costliest.step, shown.costliest.last),
         clocks=compared.clocks,
-        notes=tuple(_notes(merged, compared)),
+        notes=tuple((*_notes(merged, compared), *_launch_notes(late, compared))),
     )
+
+
+def launch_bound(parts: Iterable[RankParts]) -> RankParts | None:
+    """The rank whose GPU waits longest for launches, if that is a large part of its step."""
+    bound = [part for part in parts if part.launching_us >= MIN_LAUNCHING * part.step_us > 0]
+    return max(bound, key=lambda part: part.launching_us, default=None)
 
 
 def _work(rank: RankDigest) -> RankWork:
@@ -155,7 +164,7 @@ def _notes(merged: Digest, compared: Compared) -> Iterable[str]:
             f"The ranks run different numbers of communication kernels per step ({min(counts):g} to {max(counts):g}), "
             "and those without a sequence number are matched by their order in each group."
         )
-    left = len({call.key for call in compared.calls}) - len(compared.matched)
+    left = len({call.key for call in compared.calls} - {each.calls[0].key for each in compared.matched})
     if not compared.matched:
         yield "No collective was found on several ranks, so that nothing tells who arrives last."
     elif left:
@@ -170,10 +179,21 @@ def _notes(merged: Digest, compared: Compared) -> Iterable[str]:
     if compared.matched and not compared.parts:
         yield "The ranks have no step in common, so that no step can be divided into parts: profile the same steps."
     clocks = compared.clocks
-    if compared.matched and not clocks.are_comparable:
+    if compared.collectives and not clocks.are_comparable:
+        why = f"are {clocks.spread_us:,.0f} µs apart (median)" if clocks.spread_us else "cannot be compared"
         yield (
-            f"The ends of a collective on its ranks are {clocks.spread_us:,.0f} µs apart (median): the clocks differ, "
-            "and starts on different ranks cannot be compared. Waiting is known all the same, from the durations."
+            f"The ends of a collective on its ranks {why}: the clocks differ, so that starts on different ranks cannot "
+            "be compared. The waiting is from durations alone."
         )
     if any(rank.uncounted for rank in ranks):
         yield f"{sum(rank.uncounted for rank in ranks)} GPU activities of these ranks belong to no step."
+
+
+def _launch_notes(late: Iterable[Straggler], compared: Compared) -> Iterable[str]:
+    """That late ranks are launch-bound, too."""
+    for each in late:
+        if bound := launch_bound(part for part in compared.parts if part.rank == each.rank):
+            yield (
+                f"The GPU of rank {bound.rank} also waits for launches, {us_text(bound.launching_us)} of "
+                f"{us_text(bound.step_us)} per step: the profiler makes launches longer."
+            )

@@ -10,15 +10,12 @@ from typing import Any
 from msgspec import to_builtins
 
 from kinetoscope.ranks.late import Straggler, us_text
-from kinetoscope.ranks.ranks import METHOD, RanksReport, RankTimes
-from kinetoscope.trace.rank_parts import RankParts
+from kinetoscope.ranks.ranks import METHOD, RanksReport, RankTimes, launch_bound
 
 MIN_EXPOSED = 0.05
 """Communication or waiting with nothing beside it is worth a headline from this share of a step on."""
 MOSTLY_LAST = 0.75
 """A rank that arrives last at this share of the collectives is named, even if that costs little."""
-MIN_LAUNCHING = 0.10
-"""A rank is launch-bound under the profiler if its GPU waits for launches for this share of a step."""
 
 
 def ranks_headline(report: RanksReport) -> str:
@@ -32,7 +29,7 @@ def ranks_headline(report: RanksReport) -> str:
         return f"These digests cannot tell who arrives last.{_exposed_sentence(report)}"
     if not report.parts:
         return "These ranks have no step in common, so that nothing tells what waiting costs."
-    if (bound := launch_bound(report)) is not None and bound.launching_us >= exposed:
+    if (bound := launch_bound(report.parts)) is not None and bound.launching_us >= exposed:
         return (
             f"No single rank holds up the others: the GPU of rank {bound.rank} waits for launches, "
             f"{us_text(bound.launching_us)} of {us_text(bound.step_us)} per step. The profiler makes launches longer, "
@@ -47,12 +44,6 @@ def ranks_headline(report: RanksReport) -> str:
 def exposed_transfer_us(report: RanksReport) -> float:
     """Transfer with nothing beside it in a step, the median of the ranks."""
     return median(part.transfer_us for part in report.parts) if report.parts else 0.0
-
-
-def launch_bound(report: RanksReport) -> RankParts | None:
-    """The rank whose GPU waits longest for launches, if that is a large part of its step."""
-    bound = [part for part in report.parts if part.launching_us >= MIN_LAUNCHING * part.step_us > 0]
-    return max(bound, key=lambda part: part.launching_us, default=None)
 
 
 def _late_headline(late: Straggler, report: RanksReport) -> str:
@@ -160,7 +151,7 @@ def ranks_data(report: RanksReport) -> dict[str, Any]:
         "stragglers": [_straggler_data(each) for each in report.stragglers],
         "groups": _groups_data(report),
         "exposed_transfer_us_per_step": round(exposed_transfer_us(report), 3),
-        "launch_bound_rank": None if (bound := launch_bound(report)) is None else bound.rank,
+        "launch_bound_rank": None if (bound := launch_bound(report.parts)) is None else bound.rank,
         "pipeline": None if report.pipeline is None else _pipeline_data(report),
         "costliest_collective": None if shown is None else asdict(shown.costliest),
         "longest_collective": None if shown is None else asdict(shown.longest),
@@ -177,6 +168,7 @@ def _straggler_data(late: Straggler) -> dict[str, Any]:
         "among": list(late.among),
         "share": round(late.share, 4),
         "wait_us_per_step": late.saving_us,
+        "waited_us_per_step": late.waited_us,
         "step_us": late.step_us,
         "is_shared_out": late.is_shared_out,
         "own_work_excess_us": late.excess_us,

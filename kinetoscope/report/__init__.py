@@ -6,9 +6,12 @@ document.py     the HTML file: head, sections in order, its style sheets and tim
 headline.py     the first screen: a sentence and four measures
 findings.py     the diagnosis: findings, and questions that the trace cannot answer
 waiting.py      who waits for whom: when CPU and GPU work
+gpus.py         how much the GPUs work: each GPU by itself, kernels apart from copies
+idle_text.py    sentences about the GPU's idle time, in steps and between them
 cpu_time.py     the CPU's time, if there is no GPU work
 timeline.py     the median step as a drawing
 work_tables.py  tables of kernels, operators and collectives
+device_rows.py  tables of waits for streams and of counters
 places.py       GPU time by module and by source line
 memory.py       allocated memory over time
 counted.py      what was counted, and how the report was made

@@ -24,7 +24,7 @@ kernels, operators and, where recorded, source lines, memory and collectives. On
   %(prog)s trace.json.gz -o slow.html
   %(prog)s trace.json.gz --json
 
-Of several traces: the ranks of one job side by side, with who arrives last at collectives, if all ranks are known and
+Of several traces: the ranks of one job side by side, with who is late and what it costs, if all ranks are known and
 different, and their world sizes equal and not 1; otherwise two traces compared. A digest holds what that needs of a
 trace, about 200 KB, and takes its place; digests of ranks merge, in any order and any tree.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 
 from kinetoscope import __version__
-from kinetoscope.html import Html, table
+from kinetoscope.html import Cell, Html, table
 from kinetoscope.report.diagnosed import DiagnosedTrace
 from kinetoscope.terminal import called
 from kinetoscope.trace.queries import kernel_time_us, steps_agree
@@ -24,6 +24,8 @@ def counted_html(diagnosed: DiagnosedTrace) -> Html:
     out = len(trace.unattributed)
     parts.append(f"{inside:,} of {inside + out:,} GPU activities belong to a step and are counted.")
     html = f"<p>{escape(' '.join(parts))}</p>"
+    if diagnosed.summary.kinds_of_step:
+        html += _kinds_html(diagnosed)
     rows = [
         [each.reason, f"{len(each.activities):,}", format_value(kernel_time_us(each.activities), "us")]
         for each in trace.uncounted
@@ -31,6 +33,16 @@ def counted_html(diagnosed: DiagnosedTrace) -> Html:
     if rows:
         html += table("GPU activities that are not counted, by reason", ["reason", "activities", "kernel time"], rows)
     return Html(html)
+
+
+def _kinds_html(diagnosed: DiagnosedTrace) -> str:
+    rows: list[list[Cell]] = [
+        [kind.name or "", kind.count, *(format_value(us, "us") for us in (kind.step_us, kind.gpu_busy_us_per_step))]
+        for kind in diagnosed.summary.kinds_of_step
+    ]
+    listed = table("Kinds of step, told apart by their own work", ["mark", "steps", "time", "GPU busy"], rows)
+    text = "Other times per step are means over the kinds. The median step is of the first kind here."
+    return f"{listed}<p>{text}</p>"
 
 
 def made_html(diagnosed: DiagnosedTrace) -> Html:

@@ -11,9 +11,12 @@ from importlib.resources import files
 from kinetoscope.html import Html
 from kinetoscope.report.counted import counted_html, made_html
 from kinetoscope.report.cpu_time import cpu_time_html
+from kinetoscope.report.device_rows import counters_html, stream_waits_html
 from kinetoscope.report.diagnosed import DiagnosedTrace
 from kinetoscope.report.findings import evidence_anchors, findings_html, unknown_html
+from kinetoscope.report.gpus import gpus_html
 from kinetoscope.report.headline import headline, tiles_html
+from kinetoscope.report.idle_text import idle_between_steps_html
 from kinetoscope.report.memory import memory_html
 from kinetoscope.report.places import places_html
 from kinetoscope.report.several import MultiReport
@@ -91,18 +94,25 @@ def _sections(diagnosed: DiagnosedTrace) -> Iterator[tuple[str, str, str]]:
     yield "diagnosis", "Diagnosis", findings_html(diagnosed, anchors, drawn)
     yield "cannot-tell", "What this trace cannot tell", unknown_html(diagnosed)
     if diagnosed.has_gpu:
-        yield "waiting", "Who waits for whom", waiting_html(diagnosed.waits, len(facts.steps)) + gaps_html(facts)
+        yield "waiting", "Who waits for whom", _waiting(diagnosed)
     else:
         yield "cpu-time", "What the CPU does", cpu_time_html(facts)
     yield "timeline", "Timeline of a step", Html(drawing + _perfetto(diagnosed))
     if diagnosed.has_gpu:
         yield "kernels", "Kernels", kernels_html(trace)
     yield "collectives", "Collectives", collectives_html(trace, diagnosed.summary)
+    yield "counters", "Counters", counters_html(diagnosed.summary)
     yield "operators", "Operators", operators_html(trace)
     yield "places", "Modules and source lines", places_html(trace)
     yield "memory", "Memory", memory_html(trace)
     yield "counted", "What was counted", counted_html(diagnosed)
     yield "made", "How this report was made", made_html(diagnosed)
+
+
+def _waiting(diagnosed: DiagnosedTrace) -> Html:
+    facts = diagnosed.facts
+    parts = waiting_html(diagnosed.waits, len(facts.steps)) + gpus_html(facts) + gaps_html(facts)
+    return Html(parts + idle_between_steps_html(diagnosed) + stream_waits_html(diagnosed.summary))
 
 
 def _perfetto(diagnosed: DiagnosedTrace) -> str:

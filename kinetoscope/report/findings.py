@@ -11,7 +11,8 @@ from kinetoscope.diagnosis.rule import Finding, Severity
 from kinetoscope.diagnosis.symptoms import symptom_of
 from kinetoscope.html import Cell, Html, code, details, table, with_code
 from kinetoscope.report.diagnosed import DiagnosedTrace
-from kinetoscope.report.headline import cpu_alone, unexplained_idle
+from kinetoscope.report.headline import cpu_alone
+from kinetoscope.report.idle_text import unexplained_idle
 from kinetoscope.report.timeline import span_key
 from kinetoscope.report.work_tables import name_cell
 from kinetoscope.trace.events import CpuOp, CudaCall, GpuActivity, PythonFunction, Span, Step
@@ -22,7 +23,7 @@ MOST_EVIDENCE = 8
 _NO_FAULT = "No rule found a fault that this trace can show. The kernels with the most time are where the next gain is."
 _SIGNS: Mapping[Severity, str] = {"high": "▲▲▲", "medium": "▲▲", "low": "▲"}
 _ADDRESS = re.compile(r"https?://[^\s<>\"')]+[^\s<>\"').,;:]")
-_KINDS = {CpuOp: "operator", CudaCall: "CUDA call", PythonFunction: "Python function"}
+_KINDS = {CpuOp: "operator", CudaCall: "runtime call", PythonFunction: "Python function"}
 
 Anchors = Mapping[tuple[str, str, float, float], str]
 
@@ -40,7 +41,7 @@ def findings_html(diagnosed: DiagnosedTrace, anchors: Anchors, drawn: frozenset[
         text = unexplained_idle(diagnosed) or cpu_alone(diagnosed) or _NO_FAULT
         text += " What this trace cannot show is listed below." if diagnosed.diagnosis.cannot_tell else ""
         return Html(f'<p class="nothing"><strong>No finding.</strong> {escape(text)}</p>')
-    step_us = diagnosed.step_us
+    step_us = diagnosed.mean_step_us
     articles = [_article(index, finding, diagnosed, anchors, drawn) for index, finding in enumerate(found, 1)]
     rows: list[list[Cell]] = [
         [
@@ -73,7 +74,7 @@ def badge(severity: Severity) -> Html:
 
 
 def _article(index: int, finding: Finding, diagnosed: DiagnosedTrace, anchors: Anchors, drawn: frozenset[str]) -> str:
-    rule, step_us = finding.rule, diagnosed.step_us
+    rule, step_us = finding.rule, diagnosed.mean_step_us
     saving, evidence = finding.saving_us_per_step, finding.evidence_us_per_step
     width = min(100.0, 100 * saving / step_us) if step_us else 0.0
     bar = (

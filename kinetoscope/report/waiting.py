@@ -18,7 +18,7 @@ _CAUSES: dict[Cause, str] = {
     "garbage collection": "Python frees objects",
     "compiling": "Dynamo, Inductor or Triton compile",
     "data loading": "the next batch is not there yet",
-    "memory allocation": "cudaMalloc, cudaFree",
+    "memory allocation": "the driver allocates or frees memory",
     "pageable copy": "a copy from memory that is not pinned blocks the CPU",
     "launching": "operators and launches take the CPU longer than their work takes the GPU",
     "synchronization": "the CPU waited for the GPU, so that no work was queued",
@@ -95,7 +95,7 @@ def gaps_html(facts: Facts) -> Html:
         return Html("")
     counts = Counter(gap.cause for gap in facts.gaps)
     rows: list[list[Cell]] = [
-        [_cause_cell(cause), format_value(us, "us"), share_cell(us / facts.step_us), f"{counts[cause]:,}"]
+        [_cause_cell(cause), format_value(us, "us"), share_cell(us / facts.median_us), f"{counts[cause]:,}"]
         for cause, us in sorted(facts.gaps_us.items(), key=lambda item: -item[1])
         if us
     ]

@@ -8,8 +8,14 @@ json_events.py     splits the text into events, without holding it
 kineto_events.py   the event fields that kinetoscope uses
 decoding.py        decodes events one by one
 metadata.py        the trace's GPUs and rank
+damage.py          leaves out events without a possible time
+runaways.py        cuts durations that reach over later events
+device_rows.py     waits for streams and counters, which some profilers record
+foreign.py         names files and events of other tools
 assembly.py        builds a trace: nesting, launches with linking.py, merged ranks with processes.py
 steps.py           finds the steps by the marks of marks.py, and the work outside all steps
+annotations.py     steps from annotations and optimizers, with process_events.py for the events of a process
+step_kinds.py      tells kinds of step apart: prefill and decode, training and validation
 communication.py   which GPU work communicates, and what it does; identity.py finds it around a launch
 matching.py        matches the calls of a collective over the ranks of a job
 windows.py         the steps of a rank on its GPU, and why it is idle
@@ -17,7 +23,7 @@ compared.py        ranks compared: who waits for whom, and the parts of their st
 lateness.py        which ranks are late, and what they cost
 intervals.py       sets of times, exact in nanoseconds
 queries.py         busy and idle time, waits, copies, whether steps agree, which step to show
-missing_gpu.py     why a trace has no kernels
+missing_gpu.py     why a trace has no kernels, or launches have none
 averages.py        the rows of `key_averages()`
 occupancy.py       how many blocks of a kernel fit on a multiprocessor
 work.py            FLOPs and bytes of an activity, computed from its operator's inputs

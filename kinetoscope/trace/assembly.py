@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -11,7 +12,9 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
+from kinetoscope.trace.damage import drop_lost, without_duration
 from kinetoscope.trace.decoding import KeptEvents
+from kinetoscope.trace.device_rows import counter_samples, stream_waits
 from kinetoscope.trace.events import (
     Collective,
     CpuOp,
@@ -23,22 +26,28 @@ from kinetoscope.trace.events import (
     Span,
     Trace,
 )
+from kinetoscope.trace.foreign import name_origin
 from kinetoscope.trace.identity import collective_around, collective_of
 from kinetoscope.trace.json_events import JSON_ERRORS
 from kinetoscope.trace.kineto_events import Annotation, AnyEvent, Communication, Event, Instant, Kernel, Op, RuntimeCall
 from kinetoscope.trace.linking import Owners
 from kinetoscope.trace.metadata import Metadata, device_name, most_used
 from kinetoscope.trace.processes import Processes
+from kinetoscope.trace.runaways import cut_runaways
 from kinetoscope.trace.steps import find_steps
 
 E = TypeVar("E", bound=AnyEvent)
 CLOCK_NOISE_US = 0.002  # a timestamp is printed in ns but read as a float64, which may move it by 1 ns
+_YEAR_2000_NS = 946_684_800_000_000_000
+_DIGITS = re.compile(r"[0-9]{1,9}")
 _YEAR_2100_NS = 4_102_444_800_000_000_000
 
 
 def assemble(kept: KeptEvents, metadata: Metadata, *, is_cut: bool = False) -> Trace:
     """Build the trace of a file; empties the lists of `kept` as it goes, which saves memory."""
-    clock = Clock.of(kept.first_us(), metadata.base_ns)
+    base_ns = metadata.base_ns
+    lost = drop_lost(kept, lambda time: Clock.of(time, base_ns).per_us, has_base=base_ns > 0)
+    clock = Clock.of(kept.first_us(), base_ns)
     processes, threads = Processes(kept), _Threads()
     stated: dict[int, Collective] = {}
     cpu_ops = _cpu_ops(kept.ops, clock, threads, stated)
@@ -46,6 +55,7 @@ def assemble(kept: KeptEvents, metadata: Metadata, *, is_cut: bool = False) -> T
     process_of = {thread: processes.of(pid) for (pid, _), thread in threads.items()} if processes.names else {}
     owners = Owners(cpu_ops, calls, process_of)
     activities, activity_processes = _activities(kept.activities, clock, owners, processes, stated)
+    activities, runaways = cut_runaways(activities, calls, activity_processes)
     gpu_annotations = _spans(kept.gpu_annotations, clock)
     found = find_steps(cpu_ops, calls, activities, gpu_annotations, process_of, activity_processes)
     device = metadata.device(most_used(activity.device for activity in activities))
@@ -64,6 +74,8 @@ def assemble(kept: KeptEvents, metadata: Metadata, *, is_cut: bool = False) -> T
         devices=metadata.devices,
         functions=_functions(kept.functions, clock, threads),
         memory=_memory(kept.memory, clock),
+        stream_waits=stream_waits(clock.timed(kept.waits)),
+        counters=counter_samples(kept.counters, clock.start_us),
         rank=metadata.rank,
         world_size=metadata.world_size,
         groups=metadata.groups,
@@ -71,7 +83,9 @@ def assemble(kept: KeptEvents, metadata: Metadata, *, is_cut: bool = False) -> T
         processes=processes.names,
         is_cut=is_cut,
         unreadable=kept.unreadable,
+        damaged=(*lost, *runaways, *without_duration(kept.without_duration)),
         unread=tuple(kept.unread.most_common()),
+        origin=name_origin(kept.unread, kept.labels.values(), metadata.members) if kept.unread else "",
     )
 
 
@@ -93,8 +107,9 @@ class Clock(Struct, frozen=True):
         return cls(first, 1 if is_ns else 1000)
 
     def origin_ns(self, base_ns: int) -> int:
-        """The time 0 of the trace, in ns since the same moment as `base_ns`."""
-        return base_ns + round(self.base * self.per_us)
+        """The time 0 of the trace in ns since 1970; 0 if the file counts from another moment."""
+        origin = base_ns + round(self.base * self.per_us)
+        return origin if _YEAR_2000_NS < origin < _YEAR_2100_NS else 0
 
     def start_us(self, event: AnyEvent) -> float:
         """The start of an event in us, rounded to ns (3 times as fast as round())."""
@@ -186,6 +201,8 @@ def _activities(
                 launch,
                 op,
                 collective,
+                args.graph_id or None,
+                args.graph_node_id or None,
             )
         )
     return tuple(activities), [process_of[id(event)] for event, *_ in linked] if known else []
@@ -215,10 +232,11 @@ def _spans(events: list[Event], clock: Clock) -> tuple[Span, ...]:
 
 
 def _number(value: object) -> int:
-    try:
+    """The number of a process or thread: 7 of `7`, `"7"` and `"stream 7"`; 0 without one."""
+    with suppress(msgspec.ValidationError):
         return msgspec.convert(value, int, strict=False)
-    except msgspec.ValidationError:
-        return 0
+    digits = _DIGITS.search(value) if isinstance(value, str) else None
+    return int(digits[0]) if digits else 0
 
 
 class _Threads(dict[tuple[object, object], str]):

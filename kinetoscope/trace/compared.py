@@ -15,7 +15,7 @@ from kinetoscope.trace.matching import PAIR, Call, Matched, components, match, w
 from kinetoscope.trace.rank_parts import RankParts, rank_parts
 from kinetoscope.trace.windows import Window
 
-MAX_SPREAD_US = 1000.0
+MAX_SPREAD_US = 200.0
 """Clocks of ranks can be compared if the ends of a collective on them are no further apart, in the median."""
 
 WaitsFor = Mapping[tuple[int, int], float]
@@ -41,7 +41,11 @@ class RankWork:
 
 @dataclass(frozen=True)
 class Clocks:
-    """How well the clocks of the ranks agree: a collective ends on all of its ranks at nearly one time."""
+    """How well the clocks of the ranks agree: a collective ends on all of its ranks at nearly one time.
+
+    A send may end before its receive, as NCCL buffers it. The distances are 0 without a collective, or if a trace does
+    not tell when its clock began.
+    """
 
     are_comparable: bool
     """Whether starts on different ranks can be compared."""
@@ -75,7 +79,8 @@ class Compared:
     def __init__(self, ranks: Iterable[RankWork]) -> None:
         self.ranks = {work.rank: work for work in ranks}
         self.calls = [call for work in self.ranks.values() for call in work.calls]
-        self.matched = match(self.calls, len(self.ranks))
+        origins_ns = {number: work.origin_ns for number, work in self.ranks.items()}
+        self.matched = match(self.calls, len(self.ranks), origins_ns)
         self.alone = {number: Alone(work.exposed) for number, work in self.ranks.items()}
 
     @cached_property
@@ -174,10 +179,10 @@ class Compared:
     def clocks(self) -> Clocks:
         """How well the clocks of the ranks agree."""
         spreads = []
-        for each in self.matched:
+        for each in self.collectives:
             ends = [self.ranks[call.rank].origin_ns + call.end_ns for call in each.calls]
             spreads.append((max(ends) - min(ends)) / 1000)
-        if not spreads:
+        if not spreads or not all(work.origin_ns for work in self.ranks.values()):
             return Clocks(False, 0.0, 0.0)
         usual = round(median(spreads), 3)
         return Clocks(usual <= MAX_SPREAD_US, usual, round(max(spreads), 3))

@@ -35,6 +35,8 @@ from kinetoscope.trace.kineto_events import (
     OpArgs,
     Overhead,
     RuntimeCall,
+    Samples,
+    Wait,
 )
 
 
@@ -51,6 +53,9 @@ class _Head(Struct, gc=False):
 _HEAD: msgspec.json.Decoder[_Head] = msgspec.json.Decoder(_Head)
 _NO_NUMBER = re.compile(rb"(?<=[:,\[])\s*-?(?:nan|inf(?:inity)?)(?=\s*[,}\]])", re.IGNORECASE)
 MAX_RUNS = 1000
+MAX_LABELS = 10_000
+NO_OBJECT = "no object"
+"""The category of what is no event at all."""
 PARAM_COMMS = "record_param_comms"
 """The operator of PyTorch's process groups whose arguments describe a collective."""
 _LATEST = 1e19
@@ -67,22 +72,30 @@ class KeptEvents:
     memory: list[Instant] = field(default_factory=list)
     overheads: list[Event] = field(default_factory=list)
     gpu_annotations: list[Event] = field(default_factory=list)
+    waits: list[Wait] = field(default_factory=list)
+    counters: list[Samples] = field(default_factory=list)
     labels: dict[object, str] = field(default_factory=dict)
     """Process -> its names and labels, from the file's metadata."""
     runs: list[tuple[object, int]] = field(default_factory=list)
     """Host process of each run of CPU events in the file, and how many GPU activities came before."""
     unread: Counter[str] = field(default_factory=Counter)
-    """Complete events of categories that are not read."""
+    """Events of categories that are not read, or without a category."""
     unreadable: int = 0
     """Events that are damaged or lack a time."""
+    without_duration: list[Event] = field(default_factory=list)
+    """Complete events whose duration is negative or no number."""
     seen: int = 0
+
+    def lists(self) -> tuple[list[Any], ...]:
+        """The lists of events with a time."""
+        return (
+            self.ops, self.calls, self.activities, self.functions, self.memory, self.overheads, self.gpu_annotations,
+            self.waits, self.counters,
+        )  # fmt: skip
 
     def first_us(self) -> float | int:
         """The earliest time; 0 without an event."""
-        lists: tuple[list[Any], ...] = (
-            self.ops, self.calls, self.activities, self.functions, self.memory, self.overheads, self.gpu_annotations,
-        )  # fmt: skip
-        return min((event.ts for events in lists for event in events), default=0)
+        return min((event.ts for events in self.lists() for event in events), default=0)
 
 
 class EventDecoder:
@@ -96,6 +109,7 @@ class EventDecoder:
             Op: kept.ops, Annotation: kept.ops, RuntimeCall: kept.calls, DriverCall: kept.calls,
             Kernel: kept.activities, Memcpy: kept.activities, Memset: kept.activities, Function: kept.functions,
             Instant: kept.memory, Overhead: kept.overheads, GpuAnnotation: kept.gpu_annotations,
+            Wait: kept.waits, Samples: kept.counters,
         }  # fmt: skip
         self._list_of = {
             kind: next(lists[base] for base in kind.__mro__ if base in lists) for kind in (*KEPT.values(), *NAMED)
@@ -145,6 +159,7 @@ class EventDecoder:
             head = _HEAD.decode(text)
         except JSON_ERRORS:
             if not bytes(text).startswith(b"{"):
+                self.kept.unread[NO_OBJECT] += 1
                 return None
             repaired = None if is_repaired else _repaired(bytes(text))
             if repaired is None:
@@ -154,14 +169,24 @@ class EventDecoder:
         if head.ph == "M" and head.name in ("process_name", "process_labels"):
             self._label(head)
         category = "cpu_instant_event" if head.cat is None and head.name == "[memory]" else head.cat
+        if head.ph == Samples.phase:
+            category = "hardware_counters"  # other tools' counters have no category
         kind = KEPT.get(category) if isinstance(category, str) else None
-        if kind is None:
-            if head.ph == "X" and isinstance(category, str):
-                self.kept.unread[category] += 1
+        if kind is None or head.ph != kind.phase:
+            if head.ph in ("X", "B"):
+                self._pass_over(head, category if isinstance(category, str) else "")
             return None
-        if head.ph != kind.phase:
-            return None
-        return kind(**_readable(text, kind))
+        fields = _readable(text, kind)
+        event = kind(**fields)
+        if kind.phase == "X" and "dur" not in fields and b'"dur"' in bytes(text):
+            self.kept.without_duration.append(event)
+        return event
+
+    def _pass_over(self, head: _Head, category: str) -> None:
+        """Count an event that is not read; what begins and ends in two events (B and E) is one."""
+        self.kept.unread[category if head.ph == "X" else f"{category} in B and E events".strip()] += 1
+        if isinstance(head.pid, str) and len(self.kept.labels) < MAX_LABELS:
+            self.kept.labels.setdefault(head.pid, head.pid[:200])
 
     def _label(self, head: _Head) -> None:
         with suppress(*JSON_ERRORS):

@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeVar
 from msgspec import Struct
 
 from kinetoscope.trace.errors import TraceError as TraceError
+from kinetoscope.trace.units import format_value
 
 S = TypeVar("S", bound="Span")
 Triple = tuple[int, int, int]
@@ -75,6 +76,7 @@ class Collective(Struct, frozen=True, gc=False):
     ranks: tuple[int, ...] = ()  # the members of the group in the whole job; () if the trace does not tell
     sequence: int | None = None  # number of the collective in its group
     peer: int | None = None  # of a send or a receive: the other rank in the whole job
+    comms_id: int | None = None  # the same on all ranks of one collective
 
 
 class GpuActivity(Span, frozen=True, gc=False):
@@ -94,6 +96,8 @@ class GpuActivity(Span, frozen=True, gc=False):
     launch: CudaCall | None = None  # the call that put it on the GPU; one cudaGraphLaunch may launch many
     op: CpuOp | None = None  # the op with its external id, else the innermost op around its launch
     collective: Collective | None = None  # of a kernel that communicates, from its arguments or its operators
+    graph_id: int | None = None  # of work in a CUDA graph: the executable graph, and the node in it
+    graph_node_id: int | None = None
 
     @property
     def launch_delay_us(self) -> float | None:
@@ -105,6 +109,26 @@ class PythonFunction(Span, frozen=True, gc=False):
     """A Python function on the stack, recorded with `with_stack`: `train.py(12): step`, or `nn.Module: Linear_0`."""
 
     thread: str
+
+
+class StreamWait(Span, frozen=True, gc=False):
+    """A wait: `Stream Sync`, `Event Sync` and `Context Sync` of the CPU, `Stream Wait Event` of a stream.
+
+    It is no work of a GPU. The profiler records it with `enable_cuda_sync_events` of `experimental_config`.
+    """
+
+    correlation: int
+    stream: int | None = None  # the stream that the CPU waits for, or the stream that waits
+    waited_stream: int | None = None  # the stream that recorded the event
+
+
+class CounterSample(Struct, frozen=True, gc=False):
+    """A counter's value at a time: of the GPU's hardware, or of another tool."""
+
+    name: str
+    process: str  # "GPU 0 Counters"
+    at_us: float
+    value: float
 
 
 class MemoryEvent(Struct, frozen=True, gc=False):
@@ -122,6 +146,38 @@ class Uncounted(Struct, frozen=True):
 
     reason: str
     activities: tuple[GpuActivity, ...]
+
+
+class DamagedEvent(Struct, frozen=True):
+    """An event with an impossible time."""
+
+    name: str
+    recorded_us: float | None = None  # its duration in the file, if it is cut
+    at_most_us: float | None = None  # the duration that counts; None if the event is left out
+
+
+class Damage(Struct, frozen=True):
+    """The events of a file with impossible times, for one reason, and what the reader did with them."""
+
+    reason: str
+    done: str
+    count: int
+    events: tuple[DamagedEvent, ...]  # the longest, or one of each name, at most 10
+
+    @property
+    def text(self) -> str:
+        """A sentence with the names of three events."""
+        shown = ", ".join(_damaged_text(event) for event in self.events[:3])
+        plural, more = "s" * (self.count != 1), ", ..." * (len(self.events) > 3)
+        return f"damaged: {self.count:,} event{plural} {self.reason}, {self.done}: {shown}{more}"
+
+
+def _damaged_text(event: DamagedEvent) -> str:
+    name = event.name[:80]
+    if event.recorded_us is None:
+        return name
+    recorded, at_most = format_value(event.recorded_us, "us"), format_value(event.at_most_us or 0.0, "us")
+    return f"{name} ({recorded} recorded, at most {at_most})"
 
 
 class Step(Struct, frozen=True, gc=False):
@@ -184,14 +240,18 @@ class Trace(Struct, frozen=True):
     devices: tuple[dict[str, Any], ...] = ()  # `deviceProperties`, one for each GPU
     functions: tuple[PythonFunction, ...] = ()
     memory: tuple[MemoryEvent, ...] = ()
+    stream_waits: tuple[StreamWait, ...] = ()
+    counters: tuple[CounterSample, ...] = ()
     rank: int | None = None
     world_size: int | None = None
     processes: tuple[str, ...] = ()  # "rank 0", "rank 1" where several ranks were merged into the file
     groups: tuple[tuple[str, tuple[int, ...]], ...] = ()  # process group -> its members, from `distributedInfo`
-    origin_ns: int = 0  # the time 0 of the trace, in ns since 1970, or since the start of an unknown clock
+    origin_ns: int = 0  # the time 0 of the trace, in ns since 1970; 0 if the file does not tell
     is_cut: bool = False  # the file ends in the middle; complete events are here
     unreadable: int = 0  # events that are damaged or lack a time, and are left out
-    unread: tuple[tuple[str, int], ...] = ()  # categories of complete events that are not read, with their number
+    damaged: tuple[Damage, ...] = ()  # events with impossible times
+    unread: tuple[tuple[str, int], ...] = ()  # categories of events that are not read, empty if none, with their number
+    origin: str = ""  # if no event is read: the profiler that wrote the file, and what reads it
 
 
 def starting_in(spans: Sequence[S], start_us: float, end_us: float) -> Sequence[S]:

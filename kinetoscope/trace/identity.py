@@ -43,6 +43,7 @@ def collective_of(args: CollectiveArgs) -> Collective | None:
         ranks,
         args.sequence,
         ranks[peer] if peer is not None and 0 <= peer < len(ranks) else peer,
+        args.comms_id,
     )
 
 

@@ -15,11 +15,12 @@ import msgspec
 from msgspec import Raw
 
 from kinetoscope.trace.events import TraceError
+from kinetoscope.trace.foreign import name_file
 
 MAX_WINDOW_BYTES, MIN_WINDOW_BYTES = 1 << 20, 1 << 15
 MAX_MEMBERS_BYTES = 64 << 20
 _EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
-_MAX_KEYS = 16
+_MAX_KEYS, _HEAD_BYTES = 16, 512
 _TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+("?)|[\[\]{},]', re.DOTALL)
 _OPEN, _CLOSE, _QUOTE, _COMMA = b"[{", b"]}", ord('"'), ord(",")
 JSON_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
@@ -35,7 +36,7 @@ class EventText:
         self.is_cut = False
         """Whether the text ends before the list of events, or the object, does."""
         self._blocks, self._where = blocks, where
-        self._text = bytearray()
+        self._text, self._head = bytearray(), b""
 
     def events(self) -> Iterator[list[Raw] | list[bytes]]:
         """Yield the texts of the events, in groups. Raises `TraceError`."""
@@ -82,7 +83,8 @@ class EventText:
         while not self._text.strip():
             self._text.clear()
             if not self._read():
-                raise TraceError(f"{self._where} is not a .json or .json.gz trace")
+                raise self._no_trace()
+        self._head = bytes(self._text[:_HEAD_BYTES])
         del self._text[: len(self._text) - len(self._text.lstrip())]
         start = self._text[:1]
         if start == b"[":
@@ -119,11 +121,15 @@ class EventText:
     def _no_trace(self) -> TraceError:
         text = bytes(self._text)
         try:
-            msgspec.json.decode(text)
+            content = msgspec.json.decode(text)
         except JSON_ERRORS as error:
+            if named := name_file(self._where, self._head):
+                return TraceError(named)
             if text[:1] not in (b"{", b"["):
                 return TraceError(f"{self._where} is not a .json or .json.gz trace")
             return TraceError(f"{self._where}: is not complete JSON ({error}); copy or record the trace again")
+        if isinstance(content, dict) and (named := name_file(self._where, b"", content)):
+            return TraceError(named)
         return TraceError(
             f"{self._where}: JSON, but not a Kineto trace (no list of traceEvents); use export_chrome_trace"
         )

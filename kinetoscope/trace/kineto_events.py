@@ -49,6 +49,7 @@ class CollectiveArgs(_IdArgs, gc=False):
     sequence: int | None = key(name="Seq", default=None)
     source_rank: int | None = key(name="Src Rank", default=None)
     target_rank: int | None = key(name="Dst Rank", default=None)
+    comms_id: int | None = key(name="Comms Id", default=None)
 
 
 class _GpuArgs(CollectiveArgs, gc=False):
@@ -61,6 +62,13 @@ class _GpuArgs(CollectiveArgs, gc=False):
     block: Triple | None = None
     occupancy_percent: float | None = key(name="est. achieved occupancy %", default=None)
     moved_bytes: int | None = key(name="bytes", default=None)
+    graph_id: int | None = key(name="graph id", default=None)
+    graph_node_id: int | None = key(name="graph node id", default=None)
+
+
+class _WaitArgs(_CallArgs, gc=False):
+    stream: int | None = None
+    waited_stream: int | None = key(name="wait_on_stream", default=None)
 
 
 class _MemoryArgs(Struct, frozen=True, gc=False):
@@ -80,7 +88,7 @@ class Event(Struct, gc=False, tag_field="cat", tag=""):
     pid: int | float | str | None = None
     tid: int | float | str | None = None
     ts: int | float = math.nan  # an integer stays one: nanoseconds since 1970 do not fit into a float
-    dur: Annotated[float, Meta(le=1e15)] = 0.0
+    dur: Annotated[float, Meta(ge=0, le=1e15)] = 0.0
 
 
 class Op(Event, gc=False, tag="cpu_op"):
@@ -154,13 +162,30 @@ class Instant(Struct, gc=False, tag_field="cat", tag="cpu_instant_event"):
     args: _MemoryArgs = _MemoryArgs()
 
 
-AnyEvent = Event | Instant
+class Wait(Event, gc=False, tag="cuda_sync"):
+    """A wait for a stream, an event or the whole GPU, in a row of the stream."""
+
+    args: _WaitArgs = key(default_factory=_WaitArgs)
 
 
-def _alias(kind: type[Event], category: str) -> type[Event]:
+class Samples(Struct, gc=False, tag_field="cat", tag="hardware_counters"):
+    """Samples of counters at one time."""
+
+    phase: ClassVar[str] = "C"
+    ph: Literal["C"]
+    name: str = ""
+    pid: int | float | str | None = None
+    ts: int | float = math.nan
+    values: dict[str, Any] = key(name="args", default_factory=dict)
+
+
+AnyEvent = Event | Instant | Samples
+
+
+def _alias(kind: type[Any], category: str) -> type[Any]:
     """The same event under another category."""
     alias: Any = msgspec.defstruct(kind.__name__, [], bases=(kind,), tag=category, gc=False)
-    return cast(type[Event], alias)
+    return cast(type[Any], alias)
 
 
 def _ignored(category: str) -> type[Struct]:
@@ -169,19 +194,22 @@ def _ignored(category: str) -> type[Struct]:
     return msgspec.defstruct("Ignored", [], tag_field="cat", tag=category, gc=False)
 
 
-_OTHER_CATEGORIES: dict[type[Event], tuple[str, ...]] = {
+_OTHER_CATEGORIES: dict[type[Any], tuple[str, ...]] = {
     Op: ("Operator",),  # until PyTorch 1.9
     RuntimeCall: ("Runtime", "hip_runtime", "xpu_runtime", "privateuse1_runtime", "mtia_runtime"),
     DriverCall: ("hip_driver", "xpu_driver", "privateuse1_driver"),
     Kernel: ("Kernel",),
     Memcpy: ("Memcpy",),
     Memset: ("Memset",),
+    Wait: ("xpu_sync",),
+    Samples: ("mtia_counters", "xpu_scope_profiler"),
 }
 NAMED: tuple[type[Any], ...] = (
-    Op, Annotation, RuntimeCall, DriverCall, Kernel, Memcpy, Memset, GpuAnnotation, Overhead, Function, Instant,
+    Op, Annotation, RuntimeCall, DriverCall, Kernel, Memcpy, Memset, GpuAnnotation, Overhead, Function, Instant, Wait,
+    Samples,
 )  # fmt: skip
 KEPT: dict[str, type[Any]] = {kind.__struct_config__.tag: kind for kind in NAMED} | {
     category: _alias(kind, category) for kind, categories in _OTHER_CATEGORIES.items() for category in categories
 }
-_IGNORED = ("ac2g", "async", "fwdbwd", "cuda_sync", "cuda_event", "Trace")
+_IGNORED = ("ac2g", "async", "fwdbwd", "cuda_event", "Trace")
 DECODER: msgspec.json.Decoder[Any] = msgspec.json.Decoder(Union[*map(_ignored, _IGNORED), *KEPT.values()])

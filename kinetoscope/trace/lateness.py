@@ -8,10 +8,10 @@ launching is no lateness: the profiler makes each launch longer, on some ranks m
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from statistics import fmean, median
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from kinetoscope.trace.compared import Compared, WaitsFor
 from kinetoscope.trace.matching import PAIR, Matched
@@ -41,6 +41,8 @@ class Late(Struct, frozen=True):
     """The time of a step on the GPU of the first."""
     saving_us: float
     """The time by which a step would be shorter if these ranks were on time."""
+    is_limited: bool
+    """Whether that is less than the others wait, as the late ranks' work exceeds theirs by less."""
 
 
 def late_ranks(parts: Sequence[RankParts], waits_us: WaitsFor, *, is_shared_out: bool = False) -> Late | None:
@@ -65,37 +67,39 @@ def late_ranks(parts: Sequence[RankParts], waits_us: WaitsFor, *, is_shared_out:
     excess_us -= max(other.work_us for other in others)
     if is_shared_out:
         excess_us = min(excess_us, most - fmean(each.work_us for each in parts))
-    hidden_us = max(each.transfer_us for each in late)
-    waited_us = _waited_us({each.rank for each in late}, waits_us)
-    waited_us += fmean(max(0.0, other.transfer_us - hidden_us) for other in others)
-    saving = excess_us if excess_us < CLEARLY * waited_us else waited_us
-    if saving <= 0:
-        return None
-    among = tuple(each.rank for each in parts)
-    return Late(tuple(each.rank for each in late), among, late[0].step_us, round(saving, 3))
+    ranks, among = tuple(each.rank for each in late), tuple(each.rank for each in parts)
+    waited_us = _lost_us(ranks, parts, waits_us)
+    is_limited = excess_us < CLEARLY * waited_us
+    saving_us = round(excess_us if is_limited else waited_us, 3)
+    return Late(ranks, among, late[0].step_us, saving_us, is_limited) if saving_us > 0 else None
 
 
-def _waited_us(late: Container[int], waits_us: WaitsFor) -> float:
-    """The mean time that a partner of the late ranks waits for them."""
+def _lost_us(late: Sequence[int], parts: Sequence[RankParts], waits_us: WaitsFor) -> float:
+    """The mean time that a partner of the late ranks waits for them, and transfers longer with nothing beside it."""
     partners: dict[int, float] = defaultdict(float)
     for (waiting, last), us in waits_us.items():
         if last in late and waiting not in late:
             partners[waiting] += us
-    return fmean(partners.values()) if partners else 0.0
+    hidden_us = max(each.transfer_us for each in parts if each.rank in late)
+    longer_us = fmean(max(0.0, each.transfer_us - hidden_us) for each in parts if each.rank not in late)
+    return fmean(partners.values()) + longer_us if partners else 0.0
 
 
 def find_late(compared: Compared) -> list[Late]:
     """The late ranks of each set of ranks that wait for each other, the most expensive first.
 
-    They are late with the first step and without it, and a step would be shorter by `MIN_SHARE` without them.
+    Without the first step, as its start on the GPU is unknown and it may set up what later steps only use; the time
+    that others wait is a mean of all steps.
     """
     found = []
     waits_us, later_us = compared.waits_us(), compared.waits_us(without_first=True)
     for among in compared.components:
         matched = [each for each in compared.matched if each.calls[0].rank in among]
-        late = _late([part for part in compared.parts if part.rank in among], waits_us, matched)
-        later = _late([part for part in compared.later_parts if part.rank in among], later_us, matched)
-        if late is not None and later is not None and late.ranks[0] in later.ranks:
+        late = _late([part for part in compared.later_parts if part.rank in among], later_us, matched)
+        if late is not None and not late.is_limited:
+            waited_us = _lost_us(late.ranks, [part for part in compared.parts if part.rank in among], waits_us)
+            late = structs.replace(late, saving_us=round(waited_us, 3))
+        if late is not None:
             found.append(late)
     return sorted(found, key=lambda late: (-late.saving_us, late.ranks))
 

@@ -1,75 +1,66 @@
 """Find the marks of a process's steps, by the first of these rules that applies.
 
 1. `ProfilerStep#N`, as `prof.step()` records it, on the thread that has most of them. A last one without any operator,
-   call or GPU work is not a step: there the loop ended.
-2. An annotation that repeats on one thread without overlapping itself, with more than half of the GPU time launched
-   during it (of the CPU time, if there is no GPU work): of several, that with most, then the longest, the outermost.
-   Names that differ only in numbers are one: `execute_context_3(...)`. Fetching a batch is a part of a step.
-3. CUDA graph launches that repeat on one thread, with more than half of the GPU time: a step lasts until the next.
-4. Fetches of a `DataLoader` that repeat on one thread, with more than half of the time after the first: likewise.
-5. The whole trace is one step.
+   launch or GPU work is not a step: there the loop ended.
+2. Annotated parts that take turns on one thread, such as `forward`, `backward` and `Optimizer.step#SGD.step`, if none
+   of them has nearly all of the GPU time: a step lasts until the next. An annotation beside them, as in rule 3, marks
+   other steps, such as `evaluate`.
+3. An annotation that repeats on one thread without overlapping itself, with more than half of the GPU time launched
+   during it (of the CPU time, if there is no GPU work): of several, that with most, then the longest, the outermost,
+   and those beside it that have a tenth, as `train` and `validate`. Names that differ only in numbers are one:
+   `execute_context_3(...)`. Fetching a batch is a part of a step.
+4. In a trace with `Optimizer.step#...`: fetches of a `DataLoader`, as in rule 6, else a step for each of the
+   optimizer's, with more than half of the GPU time.
+5. CUDA graph launches that repeat on one thread, with more than half of the GPU time: a step lasts until the next.
+6. Fetches of a `DataLoader` that repeat on one thread, with more than half of the time after the first: likewise.
+7. The whole trace is one step.
+
+A last step without an end of its own ends with its own work, on the CPU and on the GPU.
 """
 
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Sequence
-from itertools import accumulate, pairwise
+from itertools import pairwise
+from statistics import median_low
 
-from msgspec import Struct
-
-from kinetoscope.trace.events import CpuOp, CudaCall, GpuActivity, Span
+from kinetoscope.trace.annotations import (
+    FETCH,
+    WHOLE_STEP,
+    Group,
+    annotation_groups,
+    find_iterations,
+    pattern,
+    starts_in,
+    step_annotations,
+    with_steps,
+)
+from kinetoscope.trace.events import CpuOp, CudaCall
+from kinetoscope.trace.process_events import CLOCK_NOISE_US, Mark, Part, Work, find_work, until_next
 
 PROFILER_STEP, GRAPH_REPLAYS, WHOLE = "ProfilerStep", "CUDA graph replays", "the whole trace"
 FETCHES = "batches of a DataLoader"
 STEP_NAME = re.compile(r"ProfilerStep#([0-9]{1,18})")
 
-_FETCH = "enumerate(DataLoader)#"
+MIN_BATCH = 0.1
+"""Least number of launches after a fetch, as a part of the usual number: with fewer, it found the data at its end."""
 _GRAPH_LAUNCH = re.compile(r"(?:cuda|cu|hip)GraphLaunch")
-_NUMBERS = re.compile(r"[0-9]+")
-_CLOCK_NOISE_US = 0.002
-_MAX_NAME = 200
-
-
-class Mark(Struct, frozen=True):
-    """The place of a step. `op`: the annotation that marks it."""
-
-    number: int
-    name: str
-    start_us: float
-    end_us: float
-    op: CpuOp | None = None
-
-
-class Part(Struct, frozen=True):
-    """The events of one process, in start order."""
-
-    process: str
-    ops: Sequence[CpuOp]
-    calls: Sequence[CudaCall]
-    activities: Sequence[GpuActivity]
-
-    def end_us(self) -> float:
-        """The end of the last event."""
-        lists: tuple[Sequence[Span], ...] = (self.ops, self.calls, self.activities)
-        return max((span.end_us for spans in lists for span in spans), default=0.0)
 
 
 def find_marks(part: Part) -> tuple[str, list[Mark]]:
     """The kind of marks of a process's steps, and their places."""
     if marks := _profiler_steps(part):
         return PROFILER_STEP, marks
-    if repeated := _repeated_annotation(part):
-        marks = [Mark(number, op.name, op.start_us, op.end_us, op) for number, op in enumerate(repeated)]
-        return f"annotation {_pattern(repeated)!r}", marks
+    work = find_work(part)
+    if annotated := _annotated(part, work):
+        return annotated
     if marks := _graph_replays(part):
         return GRAPH_REPLAYS, marks
-    if marks := _fetches(part):
+    if marks := _fetches(part, work):
         return FETCHES, marks
-    starts = [spans[0].start_us for spans in (part.ops, part.calls, part.activities) if spans]
-    return WHOLE, [Mark(0, "whole trace", min(starts, default=0.0), part.end_us())]
+    return WHOLE, [Mark(0, "whole trace", part.start_us(), part.end_us())]
 
 
 def _profiler_steps(part: Part) -> list[Mark]:
@@ -86,60 +77,32 @@ def _profiler_steps(part: Part) -> list[Mark]:
 
 
 def _cut(mark: Mark, following: Mark) -> Mark:
-    if mark.end_us <= following.start_us + _CLOCK_NOISE_US:
+    if mark.end_us <= following.start_us + CLOCK_NOISE_US:
         return mark
     return Mark(mark.number, mark.name, mark.start_us, following.start_us, mark.op)
 
 
-def _repeated_annotation(part: Part) -> list[CpuOp]:
-    """The annotations that mark steps, by rule 2 of this file; empty without any."""
-    keys: dict[str, str] = {}
-    groups: dict[tuple[str, str], list[CpuOp]] = defaultdict(list)
-    for op in part.ops:
-        if op.is_annotation and not op.name.startswith(_FETCH):
-            key = keys.get(op.name) or keys.setdefault(op.name, _NUMBERS.sub("#", op.name[:_MAX_NAME]))
-            groups[op.thread, key].append(op)
-    total, during = _work_during(part)
-    best: tuple[float, float, list[CpuOp]] = (total / 2, 0.0, [])
-    for group in groups.values():
-        if len(group) < 2 or any(next_.start_us < op.end_us - _CLOCK_NOISE_US for op, next_ in pairwise(group)):
-            continue
-        covered = sum(during(op.start_us, op.end_us) for op in group)
-        lasted = sum(op.duration_us for op in group)
-        if (covered, lasted) > best[:2] and covered > total / 2:
-            best = covered, lasted, group
-    return best[2]
+def _annotated(part: Part, work: Work) -> tuple[str, list[Mark]] | None:
+    """Steps by rules 2 to 4 of this file."""
+    groups = annotation_groups(part)
+    steps = step_annotations(groups, work)
+    is_whole = any(work.share(group) >= WHOLE_STEP for group in steps)
+    beside = [group for group in groups if not steps or group[0].thread == steps[0][0].thread]
+    iterations = None if is_whole else find_iterations(part, beside, work)
+    if iterations and iterations.are_annotated and len(iterations.names) > 1:
+        others = [group for group in steps if not starts_in(group, iterations.cores)]
+        return _all_names([iterations.text], others), with_steps(iterations.marks, others)
+    if steps:
+        return _all_names([], steps), with_steps([], steps)
+    if iterations:
+        marks = _fetches(part, work)
+        return (FETCHES, marks) if marks else (iterations.text, iterations.marks)
+    return None
 
 
-class _During(Struct, frozen=True):
-    """GPU time launched in a stretch of time."""
-
-    starts: list[float]
-    sums: list[float]
-
-    def __call__(self, start_us: float, end_us: float) -> float:
-        return self.sums[bisect_left(self.starts, end_us)] - self.sums[bisect_left(self.starts, start_us)]
-
-
-def _work_during(part: Part) -> tuple[float, _During | _Length]:
-    """Total GPU time, and the part of it launched in a stretch of time; CPU time if there is no GPU work."""
-    if not part.activities:
-        start = part.ops[0].start_us if part.ops else 0.0
-        return part.end_us() - start, _Length()
-    launched = sorted((a.launch.start_us, a.duration_us) for a in part.activities if a.launch is not None)
-    sums = [0.0, *accumulate(us for _, us in launched)]
-    return sum(activity.duration_us for activity in part.activities), _During([start for start, _ in launched], sums)
-
-
-class _Length(Struct, frozen=True):
-    def __call__(self, start_us: float, end_us: float) -> float:
-        return end_us - start_us
-
-
-def _pattern(repeated: Sequence[CpuOp]) -> str:
-    """The common name, with `#` for numbers that differ."""
-    name = repeated[0].name
-    return name if all(op.name == name for op in repeated) else _NUMBERS.sub("#", name[:_MAX_NAME])
+def _all_names(marked_by: list[str], groups: Sequence[Group]) -> str:
+    names = [repr(pattern(group)) for group in groups]
+    return ", ".join(marked_by + ([f"annotation{'s' * (len(names) > 1)} {', '.join(names)}"] if names else []))
 
 
 def _graph_replays(part: Part) -> list[Mark]:
@@ -152,22 +115,25 @@ def _graph_replays(part: Part) -> list[Mark]:
     replayed = sum(activity.duration_us for activity in part.activities if id(activity.launch) in ids)
     if len(replays) < 2 or replayed <= sum(activity.duration_us for activity in part.activities) / 2:
         return []
-    starts = [*(call.start_us for call in replays), part.end_us()]
-    return [Mark(number, f"graph replay #{number}", start, end) for number, (start, end) in enumerate(pairwise(starts))]
+    return until_next(part, [call.start_us for call in replays], "graph replay")
 
 
-def _fetches(part: Part) -> list[Mark]:
-    """A step for each batch that a `DataLoader` yields, by rule 4 of this file; empty if it is not the training
-    loop's."""
-    groups: dict[tuple[str, str], list[CpuOp]] = defaultdict(list)
+def _fetches(part: Part, work: Work) -> list[Mark]:
+    """A step for each batch that a `DataLoader` yields, by rule 6 of this file; empty if it is not the training
+    loop's. A fetch without work until the next found the data at its end."""
+    by_thread: dict[str, list[CpuOp]] = defaultdict(list)
     for op in part.ops:
-        if op.is_annotation and op.name.startswith(_FETCH):
-            groups[op.thread, op.name].append(op)
-    fetches = max(groups.values(), key=len, default=[])
-    if len(fetches) < 2 or any(next_.start_us < op.end_us - _CLOCK_NOISE_US for op, next_ in pairwise(fetches)):
+        if op.is_annotation and op.name.startswith(FETCH):
+            fetches = by_thread[op.thread]
+            if not fetches or op.start_us >= fetches[-1].end_us - CLOCK_NOISE_US:  # not one inside another
+                fetches.append(op)
+    fetches = max(by_thread.values(), key=len, default=[])
+    if len(fetches) < 2:
         return []
-    total, during = _work_during(part)
-    starts = [*(op.start_us for op in fetches), part.end_us()]
-    if during(starts[0], starts[-1]) <= total / 2:
+    if work.during_us(fetches[0].start_us, part.end_us()) <= work.total_us / 2:
         return []
-    return [Mark(number, f"batch #{number}", start, end) for number, (start, end) in enumerate(pairwise(starts))]
+    marks = until_next(part, [op.start_us for op in fetches], "batch")
+    launches = [work.launches(mark.start_us, mark.end_us) for mark in marks]
+    least = MIN_BATCH * median_low(launches)
+    kept = [mark for mark, count in zip(marks, launches, strict=True) if count >= least]
+    return [Mark(number, f"batch #{number}", mark.start_us, mark.end_us) for number, mark in enumerate(kept)]

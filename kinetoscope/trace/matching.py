@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 
 from msgspec import Struct, structs
 
@@ -18,6 +19,8 @@ from kinetoscope.trace.intervals import Interval, ns
 
 PAIR = "sendrecv"
 """The operation of a send and its receive, which are one transfer between two ranks."""
+SAME_END_NS = 100_000
+"""The ends of a collective on ranks of one host are no further apart, as its clocks agree."""
 Key = tuple[int, tuple[int, ...], str, int, str, int]
 
 
@@ -133,15 +136,35 @@ def _numbered_groups(kernels: Iterable[GpuActivity]) -> set[str]:
     return {group for group, found in numbers.items() if None not in found and len(set(found)) == len(found)}
 
 
-def match(calls: Iterable[Call], ranks: int) -> list[Matched]:
+def match(calls: Iterable[Call], ranks: int, origins_ns: Mapping[int, int] | None = None) -> list[Matched]:
     """The collectives and pairs that several of the given ranks have, in the order of their keys.
 
-    Without a group's members or size, a collective is matched only if all `ranks` have it.
+    Without a group's members, calls whose ends coincide in several sets of ranks are of several groups, if all traces
+    tell in `origins_ns` when their clocks began. Without members or size, all `ranks` must have a collective.
     """
     together: dict[Key, list[Call]] = defaultdict(list)
     for call in calls:
         together[call.key].append(call)
-    return [Matched.of(together[key]) for key in sorted(together) if _is_one(together[key], ranks)]
+    origins = origins_ns or {}
+    found = []
+    for key in sorted(together):
+        sets = _sets_by_end(together[key], origins)
+        is_split = len(sets) > 1
+        found += [Matched.of(each) for each in sets if _is_one(each, 0 if is_split else ranks)]
+    return found
+
+
+def _sets_by_end(calls: Sequence[Call], origins_ns: Mapping[int, int]) -> list[list[Call]]:
+    """The calls, or several sets of them, each of several ranks and with ends at one time."""
+    if calls[0].members or len(calls) < 4 or not all(origins_ns.get(call.rank) for call in calls):
+        return [list(calls)]
+    ordered = sorted(calls, key=lambda call: origins_ns[call.rank] + call.end_ns)
+    sets = [[ordered[0]]]
+    for before, call in pairwise(ordered):
+        if origins_ns[call.rank] + call.end_ns - origins_ns[before.rank] - before.end_ns > SAME_END_NS:
+            sets.append([])
+        sets[-1].append(call)
+    return [list(calls)] if any(len(each) < 2 for each in sets) else sets
 
 
 def _is_one(calls: Sequence[Call], ranks: int) -> bool:
@@ -152,7 +175,7 @@ def _is_one(calls: Sequence[Call], ranks: int) -> bool:
         return False
     if members:
         return present <= set(members)
-    return len(present) <= size if size else len(present) == ranks
+    return len(present) <= size if size else ranks in (0, len(present))
 
 
 def components(matched: Iterable[Matched]) -> list[tuple[int, ...]]:

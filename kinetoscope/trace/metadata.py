@@ -23,6 +23,8 @@ class Metadata(Struct, frozen=True):
     """The origin of times, in ns since 1970."""
     groups: tuple[tuple[str, tuple[int, ...]], ...] = ()
     """Process groups by name, with the ranks that are their members."""
+    members: frozenset[str] = frozenset()
+    """The names of all top-level members."""
 
     @classmethod
     def of(cls, members: Mapping[str, Raw]) -> Metadata:
@@ -35,6 +37,7 @@ class Metadata(Struct, frozen=True):
             _integer(group.get("world_size")),
             _integer(_value(members, "baseTimeNanoseconds")) or 0,
             tuple(_groups(group.get("pg_config"))),
+            frozenset(members),
         )
 
     def device(self, index: int | None) -> Device:

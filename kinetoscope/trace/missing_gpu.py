@@ -1,17 +1,31 @@
-"""Why a trace has no kernels, as far as the rest of the trace tells."""
+"""Why a trace has no kernels, and how many launches have none, as far as the rest of the trace tells."""
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
+from typing import Literal
 
-from kinetoscope.trace.events import Trace
+from msgspec import Struct
+
+from kinetoscope.trace.events import CudaCall, Trace
+from kinetoscope.trace.intervals import Interval, contains, ns
+
+DROPPED_SHARE = 0.10
+"""Share of launches without a kernel from which times and counts of kernels are wrong altogether (our limit)."""
 
 _ACTIVITY = "ProfilerActivity.CUDA among the activities"
+_CAPTURE = re.compile(r"(?:cuda|cu|hip)Stream(Begin|End)Capture")
 _DOCTOR = "the command doctor names the cause on the machine that recorded"
 
 
 def why_no_kernels(trace: Trace) -> str:
     """A sentence for a trace without kernels: the likely reasons, and what to check."""
+    if ranges := counter_ranges(trace):
+        return (
+            f"no GPU kernels: CUPTI measured {ranges:,} ranges with counters (cuda_profiler_range) instead of "
+            "recording activities; record again without profiler_metrics of experimental_config"
+        )
     launches = sum(is_launch(call.name) for call in trace.calls)
     if launches:
         return (
@@ -43,3 +57,67 @@ def is_launch(call_name: str) -> bool:
     if not call_name.startswith(("cu", "hip")):
         return False
     return "GraphLaunch" in call_name or ("Launch" in call_name and "Kernel" in call_name)
+
+
+def counter_ranges(trace: Trace) -> int:
+    """How many ranges CUPTI's range profiler measured, which records counters and no kernels."""
+    return dict(trace.unread).get("cuda_profiler_range", 0)
+
+
+class Dropped(Struct, frozen=True):
+    """The launches of a trace, and those whose kernels are missing. Captures into a CUDA graph do not count."""
+
+    launches: int
+    without_kernel: int = 0
+    where: Literal["all at the start", "in between", "all at the end"] = "in between"
+
+    @property
+    def share(self) -> float:
+        """The part of the launches whose kernels are missing."""
+        return self.without_kernel / self.launches if self.launches else 0.0
+
+    @property
+    def is_too_much(self) -> bool:
+        """Whether times and counts of kernels are too low to be used."""
+        return self.share >= DROPPED_SHARE
+
+
+def dropped_kernels(trace: Trace) -> Dropped | None:
+    """How many launches have no kernel (pytorch/kineto#762); None without launches or without any kernel."""
+    launches = [call for call in launch_calls(trace) if call.correlation]
+    if not launches or not any(activity.kind == "kernel" for activity in trace.activities):
+        return None
+    there = {activity.correlation for activity in trace.activities}
+    captures = _captures(trace)
+    dropped = [
+        index
+        for index, call in enumerate(launches)
+        if call.correlation not in there and not contains(captures, ns(call.start_us))
+    ]
+    if not dropped:
+        return Dropped(len(launches))
+    if dropped[0] + len(dropped) == len(launches):
+        return Dropped(len(launches), len(dropped), "all at the end")
+    return Dropped(len(launches), len(dropped), "all at the start" if dropped[-1] + 1 == len(dropped) else "in between")
+
+
+def launch_calls(trace: Trace) -> list[CudaCall]:
+    """The calls that put kernels on the GPU."""
+    return [call for call in trace.calls if is_launch(call.name)]
+
+
+def _captures(trace: Trace) -> list[Interval]:
+    """Times in which a stream was captured into a CUDA graph, from the begin of a capture to the end of the last open
+    one."""
+    captures: list[Interval] = []
+    depth, start = 0, 0
+    for call in trace.calls:
+        if match := _CAPTURE.match(call.name):
+            if match[1] == "Begin":
+                start = ns(call.start_us) if not depth else start
+                depth += 1
+            elif depth:
+                depth -= 1
+                if not depth:
+                    captures.append((start, ns(call.end_us)))
+    return captures

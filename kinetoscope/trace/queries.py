@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import Literal
 
 from kinetoscope.trace.events import CpuOp, CudaCall, GpuActivity, Span, Step, Trace, TraceError
+from kinetoscope.trace.foreign import foreign_text, is_foreign
 from kinetoscope.trace.intervals import length_us, union_of
 from kinetoscope.trace.missing_gpu import why_no_kernels
 
@@ -79,6 +80,8 @@ def steps_agree(trace: Trace) -> bool:
 
 def require_steps(trace: Trace) -> None:
     """Raise `TraceError` if the trace has no step."""
+    if is_foreign(trace):
+        raise TraceError(foreign_text(trace))
     if not trace.steps:
         raise TraceError(
             "no active steps: the trace is empty or has no ProfilerStep annotation. Profile with a schedule, call "

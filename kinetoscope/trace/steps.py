@@ -10,7 +10,9 @@ from operator import attrgetter, itemgetter
 from msgspec import Struct
 
 from kinetoscope.trace.events import CpuOp, CudaCall, GpuActivity, Span, Step, Uncounted, by_start, starting_in
-from kinetoscope.trace.marks import PROFILER_STEP, STEP_NAME, WHOLE, Mark, Part, find_marks
+from kinetoscope.trace.marks import PROFILER_STEP, STEP_NAME, WHOLE, find_marks
+from kinetoscope.trace.process_events import Mark, Part
+from kinetoscope.trace.queries import is_sync
 
 BEFORE, BETWEEN, AFTER = "launched before the first step", "launched between steps", "launched after the last step"
 NO_LAUNCH, NO_PROCESS = "no launch in the trace", "could be of several of the merged processes"
@@ -123,13 +125,15 @@ def _steps(
 
 def _without_unfinished(steps: list[Step]) -> list[Step]:
     """Omit a last step without any work: `prof.step()` began it, and the loop ended."""
-    if len(steps) > 1 and not _has_work(steps[-1]) and any(map(_has_work, steps[:-1])):
-        return steps[:-1]
-    return steps
+    worked = list(map(_has_work, steps))
+    return steps[:-1] if any(worked) and not worked[-1] else steps
 
 
 def _has_work(step: Step) -> bool:
-    return bool(step.calls or step.activities) or any(not op.is_annotation for op in step.ops)
+    """Whether a step has anything but annotations and waiting."""
+    if step.activities or any(not is_sync(call.name) for call in step.calls):
+        return True
+    return any(not op.is_annotation for op in step.ops)
 
 
 Window = tuple[float, float, int]  # start, end, index of the step

@@ -17,13 +17,15 @@ from kinetoscope.trace.totals import KernelSummary, OperatorSummary, Summary, su
 DESCRIPTION = """\
 Print what one step of a PyTorch trace did: kernels, copies, launches, busy and idle time of the GPU, and every kernel
 by its total time. Counts are per step, times the mean over the active steps. Without ProfilerStep annotations, a step
-is what repeats: an annotation, a CUDA graph replay, a batch of a DataLoader, else the whole trace.
+is what repeats: an annotation, annotated parts in turn, a step of an optimizer, a CUDA graph replay, a batch of a
+DataLoader, else the whole trace.
 
   %(prog)s trace.json.gz --json
 """
 COLUMNS = 100
 _OP_COLUMNS = 24
 _MOST_OPERATORS = 12
+_MOST_ROWS = 8
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,6 +52,7 @@ def summary_text(summary: Summary) -> str:
         ),
         *([] if summary.operators else _gpu_lines(summary)),
     ]
+    lines += _kind_lines(summary)
     overlaps = summary.overlap_us_per_step > 0
     lines += _more_lines(summary)
     if summary.kernels:
@@ -71,6 +74,13 @@ def _gpu_lines(summary: Summary) -> Iterator[str]:
     )
 
 
+def _kind_lines(summary: Summary) -> Iterator[str]:
+    for kind in summary.kinds_of_step:
+        text = f"{kind.count} of {kind.step_us:,.3f} us, GPU busy {kind.gpu_busy_us_per_step:,.3f} us"
+        name = f": {_shortened(kind.name, COLUMNS - 21 - len(text))}" if kind.name else ""
+        yield f"{'kind of step':<19}{text}{name}"
+
+
 def _more_lines(summary: Summary) -> Iterator[str]:
     """Lines for values that are shown only if they are not zero."""
     waits = f", {summary.syncs_per_step} calls wait for the GPU" if summary.syncs_per_step else ""
@@ -89,6 +99,13 @@ def _more_lines(summary: Summary) -> Iterator[str]:
             f"collectives        {summary.collectives_us_per_step:,.3f} us per step, "
             f"{summary.exposed_collectives_us_per_step:,.3f} us of it while no other kernel ran"
         )
+    for wait in summary.stream_waits[:_MOST_ROWS]:
+        stream = "" if wait.stream is None else f" of stream {wait.stream}"
+        event = "" if wait.waited_stream is None else f" for an event of stream {wait.waited_stream}"
+        yield f"{'waits':<18} {_shortened(wait.kind, 40)}{stream}{event}: {wait.calls:,} in {wait.total_us:,.3f} us"
+    for counter in summary.counters[:_MOST_ROWS]:
+        name = _shortened(f"{counter.process}: {counter.name}", 40)
+        yield f"{'counter':<18} {name}: mean {counter.mean:,.6g}, at most {counter.maximum:,.6g}"
     for each in summary.devices:
         yield (
             f"{'GPU ' + str(each.device):<18} {each.kernels_per_step} kernels, "

@@ -14,9 +14,10 @@ from msgspec import Struct
 
 from kinetoscope.trace.averages import key_averages
 from kinetoscope.trace.communication import collectives, exposed_collectives_us
-from kinetoscope.trace.events import GpuActivity, Step, Trace, Triple
+from kinetoscope.trace.device_rows import CounterSummary, WaitSummary, summarize_counters, summarize_waits
+from kinetoscope.trace.events import Damage, GpuActivity, Step, Trace, Triple
 from kinetoscope.trace.metadata import Metadata, device_name
-from kinetoscope.trace.missing_gpu import why_no_kernels
+from kinetoscope.trace.missing_gpu import Dropped, counter_ranges, dropped_kernels, why_no_kernels
 from kinetoscope.trace.queries import (
     busy_us,
     by_device,
@@ -31,6 +32,7 @@ from kinetoscope.trace.queries import (
     steps_agree,
     syncs,
 )
+from kinetoscope.trace.step_kinds import kinds_of_step
 
 N = TypeVar("N", int, float)
 
@@ -77,6 +79,15 @@ class UncountedSummary(Struct, frozen=True):
     kernel_time_us: float
 
 
+class KindSummary(Struct, frozen=True):
+    """Steps of one kind, where a trace has several: prefill and decode, or training and validation."""
+
+    count: int
+    step_us: float  # the low median; at least its GPU work
+    gpu_busy_us_per_step: float
+    name: str  # of the marks; empty if they differ
+
+
 class Summary(Struct, frozen=True, kw_only=True):
     """Counts are per step (the low median if steps differ); times are means over the active steps."""
 
@@ -103,8 +114,14 @@ class Summary(Struct, frozen=True, kw_only=True):
     devices: tuple[DeviceSummary, ...]  # empty where all work is on one GPU
     processes: tuple[str, ...]  # empty where the file is of one process
     is_cut: bool
+    stream_waits: tuple[WaitSummary, ...] = ()
+    counters: tuple[CounterSummary, ...] = ()
+    launches: int = 0  # of kernels, in the whole trace, without those captured into a CUDA graph
+    launches_without_kernel: int = 0
+    damaged: tuple[Damage, ...] = ()  # events with impossible times, and what was done with them
     notes: tuple[str, ...]  # for readers of these numbers
     kernels: tuple[KernelSummary, ...]
+    kinds_of_step: tuple[KindSummary, ...] = ()  # that with most time first; empty where all steps are of one kind
     operators: tuple[OperatorSummary, ...] = ()  # by their own CPU time, where the trace has no GPU work
 
 
@@ -114,6 +131,7 @@ def summarize(trace: Trace) -> Summary:
     by_step = [step.activities for step in trace.steps]
     kinds = [Counter(map(attrgetter("kind"), activities)) for activities in by_step]
     busy = _mean(map(busy_us, by_step))
+    dropped = dropped_kernels(trace) or Dropped(0)
 
     def mean(of: Callable[[Step], float]) -> float:
         return round(_mean(map(of, trace.steps)), 3)
@@ -145,8 +163,16 @@ def summarize(trace: Trace) -> Summary:
         devices=_devices(trace),
         processes=trace.processes,
         is_cut=trace.is_cut,
-        notes=tuple(_notes(trace)),
+        stream_waits=summarize_waits(trace),
+        counters=summarize_counters(trace),
+        launches=dropped.launches,
+        launches_without_kernel=dropped.without_kernel,
+        damaged=trace.damaged,
+        notes=tuple(_notes(trace, dropped)),
         kernels=_kernels(trace),
+        kinds_of_step=tuple(
+            KindSummary(len(kind.steps), kind.step_us, kind.gpu_busy_us, kind.name) for kind in kinds_of_step(trace)
+        ),
         operators=() if trace.activities else _operators(trace),
     )
 
@@ -166,19 +192,26 @@ def _devices(trace: Trace) -> tuple[DeviceSummary, ...]:
     return tuple(found)
 
 
-def _notes(trace: Trace) -> Iterator[str]:
+def _notes(trace: Trace, dropped: Dropped) -> Iterator[str]:
     if trace.is_cut:
         yield "the file is cut off or damaged; the numbers are of the events before that"
     if trace.unreadable:
         yield f"{trace.unreadable:,} events are damaged or have no time and are left out"
+    for damage in trace.damaged:
+        yield damage.text
+    if dropped.is_too_much:
+        yield (
+            f"{dropped.without_kernel:,} of {dropped.launches:,} launches ({dropped.share:.0%}) have no kernel in the "
+            "trace: the GPU's busy time and the counts of kernels are too low; the command doctor names the cure"
+        )
     if trace.processes:
         shown = ", ".join(trace.processes[:8]) + (", ..." if len(trace.processes) > 8 else "")
         yield f"{len(trace.processes)} processes are merged in this file ({shown}): each has steps of its own"
     if not any(activity.kind == "kernel" for activity in trace.activities):
         yield why_no_kernels(trace)
     if not trace.activities:
-        for category, count in trace.unread:
-            yield f"{count:,} {category[:80]} events are of a kind that is not read"
+        for category, count in () if counter_ranges(trace) else trace.unread:
+            yield f"{count:,} {category[:80] or 'other'} events are of a kind that is not read"
 
 
 def _operators(trace: Trace) -> tuple[OperatorSummary, ...]:

@@ -76,7 +76,8 @@ TYPE_BYTES = {
     "double": 8,
 }
 """Type of an input, as the profiler writes it -> bytes of an element."""
-_FLOATS = {"c10::Half": "float16", "c10::BFloat16": "bfloat16", "float": "float32", "double": "float64"}
+FLOAT_TYPES = {"c10::Half": "float16", "c10::BFloat16": "bfloat16", "float": "float32", "double": "float64"}
+"""Floating-point type of an input, as the profiler writes it -> its name in PyTorch."""
 _NO_TENSORS = {"", "Scalar", "ScalarList"}
 PRODUCTS = {
     "aten::mm": (0, 1, None, 2),
@@ -167,7 +168,7 @@ def _product(
     if len(inputs) not in (count, count + 1):
         raise _Unknown
     a, b, c = inputs[left], inputs[right], None if added is None else inputs[added]
-    if a is None or b is None or a.type != b.type or a.type not in _FLOATS or min(len(a.shape), len(b.shape)) < 2:
+    if a is None or b is None or a.type != b.type or a.type not in FLOAT_TYPES or min(len(a.shape), len(b.shape)) < 2:
         raise _Unknown
     columns, depth = b.shape[-2:] if transposed else b.shape[:-3:-1]
     shape = (*_broadcast(a.shape[:-2], b.shape[:-2]), a.shape[-2], columns)
@@ -176,7 +177,7 @@ def _product(
     written = _out(inputs[count:], shape, a.type)
     product = (math.prod(shape[:-1]), depth, columns)
     layout = _layout(a, b, transposed)
-    return ActivityWork(2 * math.prod(product), _read((a, b, c)) + written, product, layout, _FLOATS[a.type])
+    return ActivityWork(2 * math.prod(product), _read((a, b, c)) + written, product, layout, FLOAT_TYPES[a.type])
 
 
 def _layout(left: _Tensor, right: _Tensor, transposed: bool) -> str:
@@ -189,7 +190,7 @@ def _layout(left: _Tensor, right: _Tensor, transposed: bool) -> str:
 def _pointwise(inputs: Sequence[_Tensor | None], count: int, *, in_place: bool) -> ActivityWork:
     """The work of an operator that broadcasts its first `count` inputs and writes one output of that shape."""
     read = [tensor for tensor in inputs[:count] if tensor is not None and tensor.shape]
-    if not read or {tensor.type for tensor in read} - set(_FLOATS) or len({tensor.type for tensor in read}) > 1:
+    if not read or {tensor.type for tensor in read} - set(FLOAT_TYPES) or len({tensor.type for tensor in read}) > 1:
         raise _Unknown  # for mixed types or integers, the result's type depends on the operator
     shape = _broadcast(*(tensor.shape for tensor in read))
     if in_place and (inputs[0] is None or inputs[0].shape != shape):

@@ -1,11 +1,12 @@
 """The rules, a file each; `RULES` has them in the order of their names, and each is in a leaf of symptoms.py.
 
 allocator_in_step.py      memory is allocated from the driver inside a step
-device_to_host_copies.py  copies from the GPU to the host
 exposed_communication.py  collectives that no other GPU work hides
+exposed_copies.py         copies between host and GPU that no kernel hides
 first_step.py             the first step takes much longer than the others
 float64_kernels.py        float64 by accident
 garbage_collection.py     Python collects garbage inside a step
+gpu_bubbles.py            a GPU of a process is idle while another GPU works
 gpu_slowed.py             the same kernels take much longer in some steps: the GPU is throttled or shared
 graph_breaks.py           torch.compile splits a function
 launch_bound.py           the GPU waits for launches

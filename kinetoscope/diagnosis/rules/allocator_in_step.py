@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from kinetoscope.diagnosis.amounts import count_text, duration_text
 from kinetoscope.diagnosis.facts import MIN_SHARE, Facts
-from kinetoscope.diagnosis.missing import no_calls, no_warm_step
+from kinetoscope.diagnosis.missing import no_calls, no_gpu_work, no_warm_step
 from kinetoscope.diagnosis.rule import CannotTell, Finding, Rule
 from kinetoscope.diagnosis.sources import MSPROF
 from kinetoscope.trace.events import Span
@@ -15,7 +15,9 @@ from kinetoscope.trace.events import Span
 
 def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     """Calls that allocate or free memory of the GPU or page-locked memory."""
-    calls = facts.in_steps(facts.cpu.spans["memory allocation"])
+    calls = [
+        call for call in facts.in_steps(facts.cpu.spans["memory allocation"]) if call.start_us >= facts.cold_until_us
+    ]
     if not calls or _has_settled(facts, calls):
         return []
     saving_us = facts.saving_us(calls)
@@ -47,5 +49,5 @@ RULE = Rule(
     "short: pad to a few sizes, set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, do not call "
     "torch.cuda.empty_cache() in the loop.",
     find=find,
-    needs=(no_calls, no_warm_step),
+    needs=(no_calls, no_gpu_work, no_warm_step),
 )

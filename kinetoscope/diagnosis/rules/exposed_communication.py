@@ -14,7 +14,6 @@ from kinetoscope.diagnosis.sources import TENSORBOARD
 from kinetoscope.trace.communication import communication, exposed_communication_us, is_collective
 from kinetoscope.trace.events import GpuActivity
 from kinetoscope.trace.intervals import length_us, union_of
-from kinetoscope.trace.kernel_names import decode_kernel_name
 
 MIN_SHARE = 0.10
 
@@ -44,10 +43,8 @@ def find(facts: Facts) -> Sequence[Finding] | CannotTell:
 
 
 def _name(activity: GpuActivity) -> str:
-    """`allreduce` if the profiler recorded it, else the short name of the kernel, or the copy's name."""
-    if activity.collective is not None:
-        return activity.collective.name
-    return decode_kernel_name(activity.name).short if activity.kind == "kernel" else activity.name
+    """`allreduce` if the profiler recorded it, else the name of the kernel or copy."""
+    return activity.collective.name if activity.collective is not None else activity.name
 
 
 RULE = Rule(

@@ -9,14 +9,17 @@ from kinetoscope.diagnosis.amounts import count_text, duration_text
 from kinetoscope.diagnosis.facts import (
     MIN_STEPS,
     MIN_WARM_UP_US,
-    START_UP_US,
     WARM_UP_RATIO,
     WARM_UP_RATIO_OF_TWO,
     Facts,
 )
 from kinetoscope.diagnosis.rule import CannotTell, Finding, Rule
 from kinetoscope.diagnosis.sources import GPUPROF, STEPS
-from kinetoscope.trace.events import Span, Step
+from kinetoscope.diagnosis.start_up import MIN_CALL_US, START_UP_US, runtime_name
+from kinetoscope.trace.events import CudaCall, Span, Step
+from kinetoscope.trace.intervals import length_us, union_of
+from kinetoscope.trace.queries import step_us
+from kinetoscope.trace.step_kinds import usual_us
 
 OTHER_WORK_RATIO = 2.0
 """So many times the operators of the others are other work: in this book's recordings, warm-up adds at most half."""
@@ -27,21 +30,22 @@ OTHER_WORK = (
 
 
 def find(facts: Facts) -> Sequence[Finding] | CannotTell:
-    """Compare the first step with the median of the others; without others, look for the start of CUDA."""
-    if facts.start_up:
-        return [_start_up(facts)]
+    """Compare the first step with the median of the others of its kind, else look for the start of the runtime."""
     first = facts.warm_up
+    if first is None and facts.start_up:
+        return [_start_up(facts)]
     if first is None and len(facts.all_steps) < MIN_STEPS:
         return CannotTell(RULE, f"the trace has fewer than {MIN_STEPS} steps", STEPS)
     if first is None:
         return []
-    first_us = first.end_us - first.start_us
-    others_us = median(step.end_us - step.start_us for step in facts.steps)
+    first_us, others_us = step_us(first), usual_us(facts.all_steps)
     extra_us = round((first_us - others_us) / len(facts.all_steps), 3)
     title = f"The first step takes {duration_text(first_us)}, the others {duration_text(others_us)}"
     more = _operators(first) / max(1, median(map(_operators, facts.steps)))
     if more >= OTHER_WORK_RATIO:
         title += f", and it runs {more:.1f} times as many operators"
+    if facts.cold_until_us == first.end_us:
+        title += f". It {_started(facts.start_up)}"
     step = Span(first.name, first.start_us, round(first_us, 3))
     top = [op for op in first.ops if op.parent is None or op.parent.name == first.name]
     longest = sorted(top, key=lambda op: -op.duration_us)[:10]
@@ -56,25 +60,31 @@ def _operators(step: Step) -> int:
 
 def _start_up(facts: Facts) -> Finding:
     calls = facts.start_up
+    where = facts.sites([max(calls, key=lambda call: call.duration_us)])[0].text
+    title = f"The trace {_started(calls)}"
+    return Finding(RULE, title, where, facts.evidence(calls), facts.length_us(calls), facts.saving_us(calls))
+
+
+def _started(calls: Sequence[CudaCall]) -> str:
     longest = max(calls, key=lambda call: call.duration_us)
-    calls_us = facts.length_us(calls)
-    title = (
-        f"The trace starts CUDA: {count_text(len(calls), 'call')} of {duration_text(calls_us)}, the longest "
+    calls_us = duration_text(length_us(union_of(calls)))
+    return (
+        f"starts {runtime_name(calls)}: {count_text(len(calls), 'call')} of {calls_us}, the longest "
         f"{longest.name} with {duration_text(longest.duration_us)}"
     )
-    return Finding(RULE, title, facts.sites([longest])[0].text, facts.evidence(calls), calls_us, facts.saving_us(calls))
 
 
 RULE = Rule(
     name="first-step",
     title="The first step takes much longer",
     looks_for="A first step much longer than the others: it loads kernels, compiles, tunes and fills the allocator, "
-    "or has work that the others lack. The other findings leave it out. Where a trace has no later step: calls that "
-    "create contexts and streams or load modules.",
-    threshold=f"over {WARM_UP_RATIO:.0f} times the median of the others and {MIN_WARM_UP_US / 1000:.0f} ms longer, of "
-    f"at least {MIN_STEPS} steps; of two, over {WARM_UP_RATIO_OF_TWO:.0f} times the other; else, if CUDA calls take "
-    f"{START_UP_US / 1000:.0f} ms each and do not only wait",
-    source=f"{GPUPROF} (warm-up: above 3 times the median); the start of CUDA is this book's",
+    "or has work that the others lack. The other findings leave it out. Without such a step: long calls before the "
+    "first GPU work of the trace, which create contexts or load modules, once.",
+    threshold=f"over {WARM_UP_RATIO:.0f} times the median of the others with as much work and "
+    f"{MIN_WARM_UP_US / 1000:.0f} ms longer, of at least {MIN_STEPS} steps, unless later ones are as long again; of "
+    f"two, over {WARM_UP_RATIO_OF_TWO:.0f} times the other; else, if calls of at least {MIN_CALL_US / 1000:.0f} ms, "
+    f"none of which is half as long again later, take {START_UP_US / 1000:.0f} ms before the first GPU work",
+    source=f"{GPUPROF} (warm-up: above 3 times the median); the start of the runtime is this book's",
     advice="Record later: torch.profiler.schedule(wait=5, warmup=2, active=3). To start faster, cache compiled code "
     "(TORCHINDUCTOR_CACHE_DIR) and tuning results.",
     find=find,

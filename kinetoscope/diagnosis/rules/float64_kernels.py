@@ -3,33 +3,43 @@
 from __future__ import annotations
 
 import math
+import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 from kinetoscope.diagnosis.amounts import count_text, duration_text
 from kinetoscope.diagnosis.facts import Facts
 from kinetoscope.diagnosis.missing import no_gpu_work
 from kinetoscope.diagnosis.peaks import find_peaks
 from kinetoscope.diagnosis.rule import CannotTell, Finding, Rule
+from kinetoscope.diagnosis.sites import around
 from kinetoscope.diagnosis.sources import OWN
 from kinetoscope.diagnosis.waste import Waste, findings
-from kinetoscope.trace.events import GpuActivity, Step
+from kinetoscope.trace.events import CpuOp, GpuActivity, Step
 from kinetoscope.trace.kernel_names import decode_kernel_name
-from kinetoscope.trace.work import step_work
+from kinetoscope.trace.work import FLOAT_TYPES, step_work
 
 MAX_SHARE = 0.9
+_DOUBLE = re.compile(r"[<,] *double *[,>]|(?<![A-Za-z])dge(?:mm|mv)|d884gemm|df64|(?<![A-Za-z])f64")
+_OTHER_TYPE = re.compile(
+    r"(?<![A-Za-z])(?:float|half|__half|c10::\w+|__nv_bfloat16|f32|bf16|f16|fp8|[sh]gemm)(?![A-Za-z])"
+)
+"""Types in names that the grammar does not know, in template arguments or as letters of BLAS."""
 
 
 def find(facts: Facts) -> Sequence[Finding] | CannotTell:
-    """Check the types of inputs and the names of kernels."""
+    """Check the names of kernels, and the types of inputs where a name does not tell."""
     kernels = [a for step in facts.steps for a in step.activities if a.kind == "kernel"]
-    if _time_us(filter(is_float64, kernels)) > MAX_SHARE * _time_us(kernels):
+    doubles = {id(kernel): kernel for kernel in _in_float64(kernels)}
+    if _time_us(doubles.values()) > MAX_SHARE * _time_us(kernels):
         return []
     peaks = find_peaks(facts.trace.device)
 
     def look(step: Step) -> list[Waste]:
         found = []
-        for activity, work in zip(step.activities, step_work(step, of=is_float64), strict=True):
-            if is_float64(activity):
+        for activity, work in zip(step.activities, step_work(step, of=lambda a: id(a) in doubles), strict=True):
+            if id(activity) in doubles:
                 least_us = peaks.memory_us(work.bytes // 2) if work and peaks else 0.0
                 found.append(Waste((activity,), max(0.0, activity.duration_us - least_us)))
         return found
@@ -37,15 +47,37 @@ def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     return findings(RULE, facts, look, _describe)
 
 
-def is_float64(activity: GpuActivity) -> bool:
-    """Whether it is a kernel with a float64 tensor among its inputs; a Python float does not count."""
-    if activity.kind != "kernel":
+def _in_float64(kernels: Sequence[GpuActivity]) -> list[GpuActivity]:
+    """The kernels whose names say float64, or say no type and whose operators read only float64.
+
+    An operator that launches several kernels, itself or through other operators, does not tell the type of each.
+    """
+    types = [_named_type(kernel.name) for kernel in kernels]
+    if any(name is None and _reads_float64(kernel.op) for kernel, name in zip(kernels, types, strict=True)):
+        counts = Counter(id(op) for kernel in kernels for op in around(kernel))
+    return [
+        kernel
+        for kernel, name in zip(kernels, types, strict=True)
+        if (name == "f64" if name else _reads_float64(kernel.op) and counts[id(kernel.op)] == 1)
+    ]
+
+
+@lru_cache(maxsize=4096)
+def _named_type(name: str) -> str | None:
+    """The type in a kernel's name: `f64`, another one, or None if the name has none."""
+    if dtype := decode_kernel_name(name).dtype:
+        return dtype
+    if _OTHER_TYPE.search(name):
+        return "other"
+    return "f64" if _DOUBLE.search(name) else None
+
+
+def _reads_float64(op: CpuOp | None) -> bool:
+    """Whether all floating-point tensors among an operator's inputs are float64; a Python float is no tensor."""
+    if op is None or "double" not in op.input_types or len(op.input_types) != len(op.input_shapes):
         return False
-    op = activity.op
-    if op is not None and op.input_types and len(op.input_types) == len(op.input_shapes):
-        typed = zip(op.input_types, op.input_shapes, strict=True)
-        return "double" in op.input_types and any(kind == "double" and shape for kind, shape in typed)
-    return decode_kernel_name(activity.name).dtype == "f64"
+    tensors = {kind for kind, shape in zip(op.input_types, op.input_shapes, strict=True) if shape}
+    return tensors & FLOAT_TYPES.keys() == {"double"}
 
 
 def _time_us(kernels: Iterable[GpuActivity]) -> float:
@@ -59,8 +91,9 @@ def _describe(waste: Sequence[Waste], time_us: float) -> str:
 RULE = Rule(
     name="float64-kernels",
     title="Float64 by accident",
-    looks_for="Kernels with a float64 tensor among their inputs, or float64 in their names, in a step that mostly "
-    "computes in other types: often a NumPy array or a Python list that became a tensor.",
+    looks_for="Kernels with float64 in their names or, where a name has no type, whose operator launches no other "
+    "kernel and reads no floating-point tensor but float64, in a step that mostly computes in other types: often a "
+    "NumPy array or a Python list that became a tensor.",
     threshold=f"They take at least 1 % of a step and at most {MAX_SHARE:.0%} of its kernel time: above, it is on "
     "purpose.",
     source=OWN,

@@ -26,19 +26,19 @@ def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     launching_us, python_us = sum(gap.duration_us for gap in launching), sum(gap.duration_us for gap in python)
     saving_us = round(min(sum(gap.working_us for gap in short), spare_us(facts.step)), 3)
     waiting_us = min(sum(gap.duration_us for gap in waits), spare_us(facts.step))
-    if saving_us < MIN_SHARE * facts.step_us or waiting_us < MIN_WAITING * facts.step_us:
+    if saving_us < MIN_SHARE * facts.median_us or waiting_us < MIN_WAITING * facts.median_us:
         return []
     gaps = [*launching, *python]
     blames = list(dict.fromkeys(gap.blame for gap in sorted(gaps, key=lambda gap: -gap.duration_us) if gap.blame))
     site = facts.sites([blame for blame in blames[:1] if isinstance(blame, CpuOp | CudaCall)])
     title = (
-        f"The GPU waits {duration_text(launching_us + python_us)} of {duration_text(facts.step_us)} for launches "
-        f"({share_text(launching_us + python_us, facts.step_us)}): {duration_text(launching_us)} in operators and "
+        f"The GPU waits {duration_text(launching_us + python_us)} of {duration_text(facts.median_us)} for launches "
+        f"({share_text(launching_us + python_us, facts.median_us)}): {duration_text(launching_us)} in operators and "
         f"calls, {duration_text(python_us)} in Python between them, in {count_text(len(gaps), 'gap')}"
     )
     where = site[0].text if site else ""
-    evidence = facts.evidence(blames)
-    return [Finding(RULE, title, where, evidence, round(launching_us + python_us, 3), saving_us)]
+    waited_us = facts.per_step_us(launching_us + python_us)
+    return [Finding(RULE, title, where, facts.evidence(blames), waited_us, facts.per_step_us(saving_us))]
 
 
 RULE = Rule(

@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from statistics import median
+from itertools import pairwise
 
 from kinetoscope.diagnosis.amounts import duration_text, share_text
 from kinetoscope.diagnosis.cpu_states import Cause, CpuSpan
-from kinetoscope.diagnosis.facts import SLOWDOWN, Facts
+from kinetoscope.diagnosis.facts import MIN_STEPS, SLOWDOWN, Facts
 from kinetoscope.diagnosis.missing import no_operators
+from kinetoscope.diagnosis.per_step import slow_steps, usual, window
 from kinetoscope.diagnosis.rule import CannotTell, Finding, Rule
 from kinetoscope.diagnosis.sources import TENSORBOARD
-from kinetoscope.trace.intervals import contains, intersect, length_us, lengths_in, ns, subtract, union, union_of
+from kinetoscope.trace.intervals import (
+    contains,
+    intersect,
+    interval,
+    length_us,
+    lengths_in,
+    ns,
+    subtract,
+    union,
+    union_of,
+)
 from kinetoscope.trace.queries import busy_us
 
 MIN_SHARE = 0.05
@@ -25,10 +36,24 @@ def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     if not fetches:
         return no_operators(RULE, facts) or _between_steps(facts, loading)
     loading_us, saving_us = facts.length_us(fetches), facts.saving_us(fetches)
-    if saving_us < MIN_SHARE * facts.step_us or _is_hidden(facts):
-        return []
-    title = f"Fetching a batch takes {duration_text(loading_us)} per step ({share_text(loading_us, facts.step_us)})"
+    if saving_us < MIN_SHARE * facts.mean_step_us or _is_hidden(facts):
+        return _single_stall(facts, fetches)
+    part = share_text(loading_us, max(loading_us, facts.mean_step_us))
+    slow = slow_steps(facts.lengths_us(fetches))
+    title = f"Fetching a batch takes {duration_text(loading_us)} per step ({part}){slow}"
     return [_finding(facts, title, fetches, loading_us, saving_us)]
+
+
+def _single_stall(facts: Facts, fetches: Sequence[CpuSpan]) -> Sequence[Finding] | CannotTell:
+    """A stall of one step may be periodic: a loader of N workers that are too slow has N batches ready at a time."""
+    longest = max(fetches, key=lambda fetch: fetch.duration_us)
+    idle_us = length_us(intersect([interval(longest)], facts.idle))
+    steps = len(facts.steps)
+    is_large = idle_us >= MIN_SHARE * facts.mean_step_us * steps and 2 * idle_us > facts.length_us(fetches) * steps
+    if "_MultiProcessing" not in longest.name or steps < MIN_STEPS or not is_large:
+        return []
+    reason = f"one of {steps:,} fetches takes {duration_text(longest.duration_us)}: with N workers, it may be every Nth"
+    return CannotTell(RULE, reason, "a schedule with active of at least three times num_workers")
 
 
 def _between_steps(facts: Facts, loading: Sequence[CpuSpan]) -> list[Finding]:
@@ -39,13 +64,15 @@ def _between_steps(facts: Facts, loading: Sequence[CpuSpan]) -> list[Finding]:
     fetches = [fetch for fetch in loading if contains(between, ns(fetch.start_us))]
     if not fetches:
         return []
-    pauses = len(facts.steps) - 1
-    fetching = intersect(between, union_of(fetches))
-    loading_us = round(length_us(fetching) / pauses, 3)
-    saving_us = round(length_us(subtract(fetching, facts.busy)) / pauses, 3)
-    if saving_us < MIN_SHARE * (facts.step_us + length_us(between) / pauses) or _is_hidden(facts, loading_us):
+    pauses = [(before[1], after[0]) for before, after in pairwise(facts.step_windows)]
+    times = union_of(fetches)
+    loading_us = round(length_us(intersect(between, times)) / len(pauses), 3)
+    idle = [length / 1000 for length in lengths_in(pauses, subtract(times, facts.busy))]
+    saving_us = round(min(sum(idle) / len(idle), usual(idle)), 3)
+    if saving_us < MIN_SHARE * (facts.step_us + length_us(between) / len(pauses)) or _is_hidden(facts, loading_us):
         return []
     title = f"Fetching a batch takes {duration_text(loading_us)} between steps of {duration_text(facts.step_us)}"
+    title += slow_steps(idle).replace("steps", "pauses")
     return [_finding(facts, title, fetches, loading_us, saving_us)]
 
 
@@ -53,15 +80,16 @@ def _is_hidden(facts: Facts, more_us: float = 0.0) -> bool:
     """Whether the GPU would work longer than the CPU without the profiler, which lengthens launching: then it never
     waits.
 
-    Compares the usual step, plus `more_us` outside of it. A CPU that waits for the GPU does not run ahead.
+    Compares the mean step, in which one slow step does not count, plus `more_us` outside of it. A CPU that waits for
+    the GPU does not run ahead.
     """
     parts = facts.cpu.partition(facts.windows)
     if parts["synchronization"] or parts["pageable copy"]:
         return False
-    windows = [(ns(step.start_us), ns(step.end_us)) for step in facts.steps]
+    windows = list(map(window, facts.steps))
     working = lengths_in(windows, union(time for cause in _WORKING for time in parts[cause]))
     launching = lengths_in(windows, parts["launching"])
-    cpu_us = median(rest + launches / SLOWDOWN for rest, launches in zip(working, launching, strict=True)) / 1000
+    cpu_us = usual([rest + launches / SLOWDOWN for rest, launches in zip(working, launching, strict=True)]) / 1000
     return cpu_us + more_us <= sum(busy_us(step.activities) for step in facts.steps) / len(facts.steps)
 
 
@@ -80,7 +108,7 @@ RULE = Rule(
     looks_for="enumerate(DataLoader)#...__next__, PyTorch's annotation around fetching a batch, or the function "
     "__next__ of its DataLoader, while the GPU has no work: in a step, or between steps that an annotation marks. "
     "Loading without a DataLoader is not seen.",
-    threshold=f"from a ceiling of {MIN_SHARE:.0%} of the median step on; not where the CPU never waits for the GPU "
+    threshold=f"from a ceiling of {MIN_SHARE:.0%} of a step on; not where the CPU never waits for the GPU "
     f"and needs less time for a step than it, the profiler being taken to lengthen launching {SLOWDOWN:.0f} times",
     source=f"{TENSORBOARD} (DataLoader above 5 % of a step)",
     advice="Use more num_workers with persistent_workers=True, a larger prefetch_factor, pin_memory=True; decode and "

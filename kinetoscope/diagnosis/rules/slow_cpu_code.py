@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 
 from kinetoscope.diagnosis.amounts import count_text, duration_text, share_text
 from kinetoscope.diagnosis.facts import MAX_EVIDENCE, Facts, spare_us
 from kinetoscope.diagnosis.gaps import LONG_US, Gap
 from kinetoscope.diagnosis.missing import no_gpu_work, no_operators, no_warm_step
+from kinetoscope.diagnosis.per_step import slow_steps
 from kinetoscope.diagnosis.rule import CannotTell, Finding, Rule
 from kinetoscope.diagnosis.sources import NSYS_AI, STACKS
 from kinetoscope.trace.events import CpuOp, CudaCall, PythonFunction, Span, starting_in
@@ -20,35 +22,55 @@ MIN_SHARE = 0.05
 
 def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     """Long gaps of the GPU while the CPU runs an operator, or Python outside operators."""
-    gaps = [gap for gap in _counted(facts) if gap.cause in ("launching", "Python") and gap.duration_us >= LONG_US]
-    total_us = round(sum(gap.duration_us for gap in gaps), 3)
+    everywhere = [gap for gap in _counted(facts) if gap.cause in ("launching", "Python")]
+    gaps = [gap for gap in everywhere if facts.step.start_us <= gap.start_us < facts.step.end_us]
+    steps, step_us, slow = 1, facts.median_us, ""
     saving_us = round(min(sum(gap.working_us for gap in gaps), spare_us(facts.step)), 3)
-    if not gaps or saving_us < MIN_SHARE * facts.step_us:
+    savings = _savings_us(facts, everywhere)
+    mean_us = facts.periodic_us(savings)
+    if mean_us > saving_us and (slow := slow_steps(savings)):
+        gaps, saving_us, steps, step_us = everywhere, mean_us, len(facts.steps), facts.mean_step_us
+    if not gaps or saving_us < MIN_SHARE * step_us:
         return []
     gaps.sort(key=lambda gap: -gap.duration_us)
-    python_us = round(sum(gap.duration_us for gap in gaps if gap.cause == "Python"), 3)
+    total_us = round(sum(gap.duration_us for gap in gaps) / steps, 3)
+    python_us = round(sum(gap.duration_us for gap in gaps if gap.cause == "Python") / steps, 3)
+    part = share_text(total_us, max(step_us, total_us))
     title = (
-        f"The GPU waits {duration_text(total_us)} ({share_text(total_us, facts.step_us)} of the step) in "
-        f"{count_text(len(gaps), 'long gap')}: {duration_text(round(total_us - python_us, 3))} in operators and calls, "
-        f"{duration_text(python_us)} outside"
+        f"The GPU waits {duration_text(total_us)} ({part} of the step) in "
+        f"{count_text(len(gaps) / steps, 'long gap')}{' per step' if slow else ''}{slow}: "
+        f"{duration_text(round(total_us - python_us, 3))} in operators and calls, {duration_text(python_us)} outside"
     )
     running = [_running(facts, gap) for gap in gaps[:MAX_EVIDENCE]]
     where = _where(facts, gaps[0])
     advice = "" if facts.has_stacks or not python_us else f"{STACKS} shows which functions run. {RULE.advice}"
-    return [Finding(RULE, title, where, facts.evidence(running), total_us, saving_us, advice)]
+    times_us = (total_us, saving_us) if slow else (facts.per_step_us(total_us), facts.per_step_us(saving_us))
+    return [Finding(RULE, title, where, facts.evidence(running), *times_us, advice)]
+
+
+def _savings_us(facts: Facts, gaps: Sequence[Gap]) -> list[float]:
+    """What each step saves without these gaps; 0 for a step in which the GPU's runtime starts."""
+    starts = [step.start_us for step in facts.steps]
+    working = [0.0] * len(starts)
+    for gap in gaps:
+        working[max(0, bisect_right(starts, gap.start_us) - 1)] += gap.working_us
+    return [
+        min(us, spare_us(step)) if step.start_us >= facts.cold_until_us else 0.0
+        for us, step in zip(working, facts.steps, strict=True)
+    ]
 
 
 def _counted(facts: Facts) -> Sequence[Gap]:
-    """The gaps between GPU work. If steps are marked, also the gaps before and after, unless the recording ends there.
+    """The long gaps; where nothing marks steps, between GPU work only, else unless the recording ends there.
 
     An annotation that is open when the profiler stops may last until the profiler has written the trace.
     """
     if facts.trace.steps_from == WHOLE:
-        return facts.inner_gaps
+        return [gap for gap in facts.inner_gaps if gap.duration_us >= LONG_US]
     launched = (call for call in facts.cpu.calls if not is_sync(call.name))
     ops = (op for op in facts.cpu.ops if not op.is_annotation)
     last = max((span.start_us for span in (*ops, *launched, *facts.cpu.functions)), default=0.0)
-    return [gap for gap in facts.gaps if gap.start_us < last]
+    return [gap for gap in facts.long_gaps if gap.start_us < last]
 
 
 def _running(facts: Facts, gap: Gap) -> Span:
@@ -75,7 +97,7 @@ RULE = Rule(
     "code outside operators: Python, NumPy, files, the network, or compiling that an old PyTorch does not annotate. "
     "Where nothing marks steps, the time before the first GPU work and after the last does not count, nor anywhere "
     "what follows the last operator and launch of the trace.",
-    threshold=f"from {MIN_SHARE:.0%} of the median step on",
+    threshold=f"from {MIN_SHARE:.0%} of the median step on, or of the mean step if most of the time is in a few steps",
     source=f"{NSYS_AI} (gaps above 1 ms); the share is this book's",
     advice="Measure the step without the profiler first: it slows the CPU, most of all with stacks. Then move "
     "logging, metrics and preprocessing out of the loop or to another process; record after warm-up.",

@@ -19,12 +19,15 @@ from kinetoscope.trace.intervals import Interval, intersect, interval, length_us
 
 MAX_PLACES = 5
 MIN_UNSEEN = 0.05
+MAX_COPY_US = 100.0
+"""A longer download costs more than the wait for it: the rule `exposed-copies` counts it."""
 
 
 def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     """Group the waits by operator and line."""
     copies: dict[int, list[GpuActivity]] = defaultdict(list)
-    downloads = [(a, a.launch) for a in facts.activities if is_download(a) and a.launch is not None]
+    short = (a for a in facts.activities if is_download(a) and a.duration_us <= MAX_COPY_US)
+    downloads = [(a, a.launch) for a in short if a.launch is not None]
     for (activity, _), site in zip(downloads, facts.sites([call for _, call in downloads]), strict=True):
         copies[id(site.op)].append(activity)
     unclaimed, unseen = _unclaimed(facts)

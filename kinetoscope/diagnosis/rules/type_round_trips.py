@@ -15,9 +15,9 @@ from kinetoscope.diagnosis.sources import OWN
 from kinetoscope.diagnosis.waste import Waste, findings, streams
 from kinetoscope.trace.events import GpuActivity, Step
 from kinetoscope.trace.kernel_names import decode_kernel_name
+from kinetoscope.trace.work import FLOAT_TYPES
 
 MAX_BETWEEN = 16
-_FLOATS = {"c10::Half", "c10::BFloat16", "float", "double"}
 _BETWEEN = {"elementwise", "reduction", "softmax", "normalization", "copy", "other"}
 """Operations allowed between two conversions; any other, such as a product, needs the type that the first conversion
 made."""
@@ -40,7 +40,9 @@ def _may_convert(activity: GpuActivity) -> bool:
 
 def _conversion(activity: GpuActivity) -> Conversion | None:
     op = activity.op
-    if op is None or not is_conversion(op) or not set(op.input_types[:2]) <= _FLOATS:
+    if op is None or not _may_convert(activity) or not is_conversion(op):
+        return None
+    if not FLOAT_TYPES.keys() >= {*op.input_types[:2]}:
         return None
     if any("ToCopyBackward" in op.name or op.name in _OTHER_RULES for op in around(activity)):
         return None

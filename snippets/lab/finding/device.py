@@ -19,6 +19,7 @@ import msgspec
 
 from kinetoscope.trace.events import Step, Trace
 from kinetoscope.trace.queries import require_steps
+from snippets.lab.cache import once
 from snippets.lab.experiment import UnknownName, find, nearest
 from snippets.lab.finding.figure import Figure, per_step
 from snippets.lab.finding.part import timing_of_samples
@@ -154,7 +155,7 @@ class Run:
         if not slash:
             known = (experiment.id for experiment in find(chapter))
             raise UnknownName(f"{self.id!r} is not an experiment{nearest(self.id, known)}")
-        (experiment,) = find(self.id)
+        (experiment,) = once(find)(self.id)
         if self.selector:
             select_point(self.id, experiment.points, self.selector)
 

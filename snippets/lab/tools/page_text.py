@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 FENCE_START = re.compile(r"^(?P<prefix>[> \t]*)(?P<mark>`{3,}|~{3,})(?P<header>[^`]*)$")
@@ -39,10 +40,7 @@ class Fence:
     @property
     def calls(self) -> list[ast.Call]:
         """The calls in its code; none if it is not Python, which the rule of fences reports."""
-        try:
-            return [node for node in ast.walk(ast.parse(self.body)) if isinstance(node, ast.Call)]
-        except SyntaxError:
-            return []
+        return _calls(self.body)
 
     @property
     def ids(self) -> list[str]:
@@ -59,6 +57,14 @@ class Fence:
     def asks(self) -> bool:
         """Whether it asks the reader for a guess."""
         return any(GUESS.fullmatch(word) for word in re.findall(r"[\w-]+", self.body))
+
+
+@lru_cache(maxsize=2048)
+def _calls(code: str) -> list[ast.Call]:
+    try:
+        return [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Call)]
+    except SyntaxError:
+        return []
 
 
 def _strings(nodes: Iterable[ast.AST]) -> list[str]:
@@ -94,7 +100,8 @@ def page_slug(page: str) -> str:
     return page.removesuffix(".md").removesuffix("/index").replace("_", "-")
 
 
-def fences(page: str, text: str) -> list[Fence]:
+@lru_cache(maxsize=256)
+def fences(page: str, text: str) -> tuple[Fence, ...]:
     """Every fenced block of a page; a block inside a longer one is text."""
     blocks, opened, start, body = list[Fence](), None, 0, list[str]()
     for number, line in enumerate(text.splitlines(), start=1):
@@ -108,7 +115,7 @@ def fences(page: str, text: str) -> list[Fence]:
             body.append(line)
     if opened is not None:
         blocks.append(_fence(page, start, opened, body, is_closed=False))
-    return blocks
+    return tuple(blocks)
 
 
 def _fence(page: str, line: int, start: re.Match[str], body: list[str], *, is_closed: bool) -> Fence:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from kinetoscope.diagnosis.facts import Facts
 from kinetoscope.diagnosis.rules.float64_kernels import RULE as FLOAT64_KERNELS
 from kinetoscope.diagnosis.rules.layout_conversions import RULE as LAYOUT_CONVERSIONS
 from kinetoscope.diagnosis.rules.needless_copies import RULE as NEEDLESS_COPIES
@@ -20,6 +23,7 @@ from tests.tool.diagnosis.gpu_work import (
     LAYOUT,
     MUL,
     MUL_F64,
+    SGEMM,
     V100,
     Work,
     facts,
@@ -27,6 +31,8 @@ from tests.tool.diagnosis.gpu_work import (
     option,
     result,
 )
+from tests.tool.diagnosis.traces import written
+from tests.tool.events import kernel, launch, op, step
 
 HIDDEN = (8, 1024, 768)
 BETWEEN = Work(GEMM, 100.0, "aten::mm")
@@ -96,8 +102,9 @@ def test_type_round_trips() -> None:
         (UP, NORM, Work(CONVERT, 15.0, "aten::copy_", ((8, 8), (8, 8)), (BF16, F32))),
         (UP, NORM, Work(CONVERT, 15.0, "aten::copy_", (HIDDEN, HIDDEN), (BF16, F32), ("ToCopyBackward0",))),
         (UP, *[NORM] * 17, DOWN),
+        (replace(UP, name=DEVICE_TO_DEVICE, moved_bytes=9), NORM, DOWN),
     ],
-    ids=["for a product", "one way", "another shape", "of a gradient", "far apart"],
+    ids=["for a product", "one way", "another shape", "of a gradient", "far apart", "a memcpy of a conversion"],
 )
 def test_no_round_trip(work: tuple[Work, ...]) -> None:
     assert result(TYPE_ROUND_TRIPS, facts(*work)) == []
@@ -145,7 +152,52 @@ def test_float64_by_accident() -> None:
     assert finding(FLOAT64_KERNELS, facts(BETWEEN, Work(MUL_F64, 40.0))).saving_us_per_step == 40.0
 
 
-def test_float64_on_purpose_and_numbers_are_no_accident() -> None:
-    number = Work(MUL, 40.0, "aten::mul", (HIDDEN, ()), (F32, F64))
-    assert result(FLOAT64_KERNELS, facts(BETWEEN, number)) == []
+UNTYPED = "triton_poi_fused_mul_0"
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        Work("volta_dgemm_64x64_nt", 40.0, "CompiledFunction", (HIDDEN, HIDDEN), (F32, F32)),
+        Work("void scale<double>(double*, int)", 40.0, "my::scale", (HIDDEN,), (F32,)),
+        Work("magma_dgemm_kernel", 40.0),
+        Work(UNTYPED, 40.0, "my::scale", (HIDDEN, HIDDEN), (F64, F64)),
+        Work(UNTYPED, 40.0, "aten::index_select", (HIDDEN, (), (8,)), (F64, "Scalar", "long int")),
+    ],
+    ids=["BLAS", "template", "letters", "operator", "indices"],
+)
+def test_a_kernel_in_float64_by_its_name_or_by_its_operator(work: Work) -> None:
+    assert finding(FLOAT64_KERNELS, facts(BETWEEN, work)).evidence_us_per_step == 40.0
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        Work(MUL, 40.0, "aten::mul", (HIDDEN, ()), (F32, F64)),
+        Work(SGEMM, 40.0, "CompiledFunction", (HIDDEN, HIDDEN), (F64, F64)),
+        Work("void scale<float>(float*, double)", 40.0, "my::scale", (HIDDEN,), (F64,)),
+        Work(UNTYPED, 40.0, "my::scale", (HIDDEN, HIDDEN), (F32, F64)),
+    ],
+    ids=["number", "float32 by its name", "template", "mixed inputs"],
+)
+def test_no_kernel_in_float64(work: Work) -> None:
+    assert result(FLOAT64_KERNELS, facts(BETWEEN, work)) == []
+
+
+def test_float64_on_purpose_is_no_accident() -> None:
     assert result(FLOAT64_KERNELS, facts(DOUBLE, Work(MUL, 1.0))) == []
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_an_operator_of_several_kernels_does_not_tell_their_types(inside: bool) -> None:
+    """Two kernels of a function, or one of the function and one of an operator in it."""
+    inner = [op("aten::relu", 20.0, 10.0)] if inside else []
+    trace = written(
+        step(1, 0.0, 100.0),
+        op("CompiledFunction", 0.0, 50.0, dims=[[8, 8]], types=["double"]),
+        *inner,
+        *(launch(number, 10.0 * number + 12.0) for number in (0, 1)),
+        *(kernel(UNTYPED, number, 100.0 * number + 60.0, 40.0) for number in (0, 1)),
+        kernel(GEMM, None, 300.0, 40.0),
+    )
+    assert result(FLOAT64_KERNELS, Facts(trace)) == []

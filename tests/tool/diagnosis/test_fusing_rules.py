@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from kinetoscope.diagnosis.facts import Facts
 from kinetoscope.diagnosis.rule import CannotTell
 from kinetoscope.diagnosis.rules.optimizer_loop import RULE as OPTIMIZER_LOOP
 from kinetoscope.diagnosis.rules.tiny_kernels import RULE as TINY_KERNELS
@@ -28,6 +29,8 @@ from tests.tool.diagnosis.gpu_work import (
     option,
     result,
 )
+from tests.tool.diagnosis.traces import written
+from tests.tool.events import kernel, launch, op, step
 
 ACTIVATION = (8192, 3072)
 BYTES = 2 * 8192 * 3072
@@ -93,6 +96,16 @@ def test_a_conversion_is_part_of_a_chain_and_a_fill_is_none() -> None:
 )
 def test_no_chain(work: tuple[Work, ...]) -> None:
     assert result(UNFUSED_ELEMENTWISE, facts(*work)) == []
+
+
+def test_the_shapes_of_a_function_are_not_those_of_each_of_its_kernels() -> None:
+    trace = written(
+        step(1, 0.0, 100.0),
+        op("CompiledFunction", 0.0, 50.0, dims=[ACTIVATION], types=[BF16]),
+        *(launch(number, 10.0 * number) for number in (1, 2)),
+        *(kernel(MUL, number, 100.0 * number, 40.0) for number in (1, 2)),
+    )
+    assert result(UNFUSED_ELEMENTWISE, Facts(trace)) == []
 
 
 def test_chains_need_shapes() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -11,7 +11,7 @@ from kinetoscope.diagnosis.facts import Facts
 from kinetoscope.diagnosis.rule import CannotTell, Finding, Rule
 from kinetoscope.trace import kineto
 from kinetoscope.trace.events import GpuActivity, PythonFunction, Trace
-from tests.tool.events import HOST, Event, kernel, launch, memcpy, op, trace_bytes
+from tests.tool.events import HOST, Event, annotation, kernel, launch, memcpy, op, trace_bytes
 
 MAIN = f"{HOST}/{HOST}"
 PAGEABLE_UPLOAD = "Memcpy HtoD (Pageable -> Device)"
@@ -40,6 +40,36 @@ def work(number: int, cpu: float, gpu: float, duration: float, *, name: str = "k
         launch(number, cpu + 4.0, 4.0, external=number),
         kernel(name, number, gpu, duration, **args),
     ]
+
+
+Before = Callable[[int, float], tuple[float, Sequence[Event]]]
+"""Number and start of a step -> what the CPU does before its work: time and events."""
+
+
+def looped(
+    steps: int,
+    before: Before,
+    *,
+    gpu_us: float = 10_000.0,
+    name: str = "ProfilerStep#{}",
+    pause_us: float = 0.0,
+    start_us: float = 0.0,
+    wait: str = "cudaDeviceSynchronize",
+) -> list[Event]:
+    """Steps that launch a kernel, which starts 20 us later, and wait for it, if `wait` names a call.
+
+    A step lasts 25 us longer than the kernel and what comes `before` it.
+    """
+    events: list[Event] = []
+    at = start_us
+    for number in range(steps):
+        us, more = before(number, at)
+        ready, length = at + us, us + gpu_us + 25.0
+        events += [annotation(name.format(number), at, length), *more]
+        events += work(number + 1, ready, ready + 20.0, gpu_us)
+        events += [{**launch(None, ready + 15.0, gpu_us + 8.0), "name": wait}] if wait else []
+        at += length + pause_us
+    return events
 
 
 def without_cpu(trace: Trace) -> Trace:

@@ -181,6 +181,20 @@ def test_kernels_before_their_launch_and_without_duration() -> None:
     assert of("clocks", empty).seen == "2 of 14 activities have no duration, or a negative one"
 
 
+@pytest.mark.parametrize(("damaged", "status"), [(1, "warning"), (2, "failed")])
+def test_impossible_times(damaged: int, status: str) -> None:
+    """Of 12 kernels, so many run 3 s over the others of their stream."""
+    events = sound()
+    for event in list(filter(is_kernel, events))[:damaged]:
+        event["dur"] = 3e6
+    check = of("impossible times", read(*events))
+    assert check.status == status
+    assert check.seen.endswith(
+        "gemm (3.00 s recorded, at most 20.0 µs)" + ", gemm (3.00 s recorded, at most 20.0 µs)" * (damaged - 1)
+    )
+    assert "impossible times" not in names(read(*sound()))
+
+
 def test_steps_that_are_not_marked() -> None:
     trace = replaced(read(*sound()), steps_from="annotation 'train'")
     assert of("steps", trace).seen == "no ProfilerStep: steps are taken from annotation 'train'"
@@ -297,7 +311,7 @@ def test_a_hostile_trace_takes_no_quadratic_time() -> None:
 
 
 PUBLIC_TRACES = {
-    "hta_cupti_counters": ("GPU events", "failed", "though 77 launches"),
+    "hta_cupti_counters": ("GPU events", "failed", "measured 77 ranges with counters"),
     "kineto_tb_resnet50_workers0": ("clocks", "warning", "636 of 9,096 activities have no duration"),
     "tracelens_h100_Qwen_Qwen1.5-0.5B-Chat": ("launches", "warning", "436 of 1,465 kernels (29.8%)"),
     "hta_nccl_data": ("shapes", "warning", "not recorded"),

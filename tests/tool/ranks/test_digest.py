@@ -11,8 +11,9 @@ import msgspec
 import pytest
 
 from kinetoscope.__main__ import main
-from kinetoscope.ranks.digest import MAX_COLLECTIVES, MAX_KERNELS, OTHER, Digest, RankStep, bin_of, digest
+from kinetoscope.ranks.digest import MAX_CALLS, MAX_EXPOSED, Digest, RankStep, calls_in, digest, runs
 from kinetoscope.ranks.digest_files import is_digest, read_any, read_digest, write_digest
+from kinetoscope.ranks.kernels import MAX_KERNELS, OTHER, bin_of
 from kinetoscope.ranks.merge import are_ranks, merge
 from kinetoscope.report.document import several_html
 from kinetoscope.report.several import report_several
@@ -60,22 +61,31 @@ def test_kernels_and_collectives() -> None:
     assert gemm.durations == {bin_of(101_000): 2}
     assert gemm.grid == (4, 2, 1)
     assert reduce.calls == 2
-    assert [each.key for each in made.collectives] == [(0, 0, "dp", "allreduce"), (1, 0, "dp", "allreduce")]
-    assert made.collectives[0].shortest_ns == made.collectives[0].longest_ns == 50_000
-    assert made.collectives[0].shortest_rank == 1
+    (of_rank,) = made.ranks
+    assert of_rank.operation_calls == {"communication": 2, "elementwise": 2, "gemm": 2}
+    assert [(call.key, call.start_ns, call.duration_ns) for call in calls_in(of_rank)] == [
+        ((0, (), "dp", 4, "allreduce", 0), 101_000, 50_000),
+        ((1, (), "dp", 4, "allreduce", 0), 1_101_000, 50_000),
+    ]
+    assert of_rank.exposed[:2] == ((101_000, 120_000), (130_000, 151_000))
+    assert [(window.start_ns, window.end_ns, window.own_ns) for window in of_rank.windows] == [
+        (0, 151_000, 111_000), (151_000, 1_151_000, 111_000),
+    ]  # fmt: skip
 
 
 def test_a_digest_is_small_whatever_the_trace() -> None:
     steps = [
         [(f"kernel_{index}_{'x' * 300}", index * 2.0, 1.0) for index in range(2000)]
-        + [(ALL_REDUCE, 4000.0 + index, 0.5) for index in range(100)]
+        + [(ALL_REDUCE, 123_456.789 + index, 0.5) for index in range(100)]
         for _ in range(30)
     ]
     made = digest(trace_of(steps, rank=0, world_size=8, group="g" * 500))
     assert len(msgspec.json.encode(made)) < 200_000
     assert len(made.kernels) == MAX_KERNELS + 1
-    assert len(made.collectives) == MAX_COLLECTIVES
-    assert made.collectives_left_out
+    (of_rank,) = made.ranks
+    assert len(calls_in(of_rank)) == MAX_CALLS
+    assert len(of_rank.exposed) == MAX_EXPOSED
+    assert of_rank.calls_left_out
     assert sum(each.calls for each in made.kernels) == 30 * 2100
     assert next(each for each in made.kernels if each.name == OTHER).grid is None
 
@@ -112,16 +122,16 @@ def data() -> dict[str, Any]:
         (b"", "not a digest; write one with"),
         (b'{"traceEvents": []}', "not a digest; write one with"),
         (b'{"format": "profiling-pytorch digest"', "a damaged digest"),
-        (json.dumps(data() | {"version": 2}).encode(), "of version 2; this program reads version 1"),
-        (json.dumps(data() | {"format": "profiling-pytorch digests"}).encode(), "of version 1"),
+        (json.dumps(data() | {"version": 1}).encode(), "of version 1; this program reads version 2"),
+        (json.dumps(data() | {"format": "profiling-pytorch digests"}).encode(), "of version 2"),
         (json.dumps(data() | {"ranks": []}).encode(), "a damaged digest"),
         (json.dumps(data() | {"kernels": [{"name": 3}]}).encode(), "a damaged digest"),
         (json.dumps(data()).replace('"calls": 2', '"calls": 0').encode(), "a damaged digest"),
         (json.dumps(data()).replace('"total_ns": ', '"total_ns": -').encode(), "a damaged digest"),
         (json.dumps(data()).replace('"rank": 0', '"rank": "zero"').encode(), "a damaged digest"),
         (json.dumps(data() | {"ranks": data()["ranks"] * 2}).encode(), "rank 0 is there twice"),
-        (b'{"format": "profiling-pytorch digest", "version": 1, "ranks": ' + b"[" * 100_000, "a damaged digest"),
-        (b'{"format": "profiling-pytorch digest", "version": 1, "x": "\xff"}', "a damaged digest"),
+        (b'{"format": "profiling-pytorch digest", "version": 2, "ranks": ' + b"[" * 100_000, "a damaged digest"),
+        (b'{"format": "profiling-pytorch digest", "version": 2, "x": "\xff"}', "a damaged digest"),
     ],
 )
 def test_a_file_that_is_not_a_digest(tmp_path: Path, content: bytes, message: str) -> None:
@@ -155,17 +165,10 @@ def test_a_trace_or_a_digest(tmp_path: Path) -> None:
     assert read_any(path) == made
 
 
-@pytest.mark.parametrize("groups", [1, 2])
-def test_merging_is_associative(groups: int) -> None:
-    """Six random trees over shuffled ranks; ranks or their groups have more collectives than a digest keeps."""
+def test_merging_is_associative() -> None:
+    """Six random trees over shuffled ranks of two groups, one rank with fewer steps."""
     digests = [
-        rank_digest(
-            rank,
-            late_us=rank % 5,
-            world_size=12,
-            steps=700 if groups == 2 else MAX_COLLECTIVES + 50 if rank % 3 else 40,
-            group=f"dp{rank % groups}",
-        )
+        rank_digest(rank, late_us=rank % 5, world_size=12, steps=4 if rank % 3 else 2, group=f"dp{rank % 2}")
         for rank in range(12)
     ]
     whole, dice = merge(digests), random.Random(7)
@@ -176,12 +179,19 @@ def test_merging_is_associative(groups: int) -> None:
             taken = [waiting.pop(dice.randrange(len(waiting))) for _ in range(count)]
             waiting.append(merge(taken))
         assert waiting == [whole]
-    assert len(whole.collectives) == MAX_COLLECTIVES
-    assert whole.collectives_left_out
-    members = range(0, 12, groups)
-    first = whole.collectives[0]
-    assert (first.ranks, first.total_ns) == (len(members), sum(50_000 - 1000 * (rank % 5) for rank in members))
-    assert (first.shortest_ns, first.shortest_rank, first.longest_rank) == (46_000, 4, 0)
+    assert [rank.rank for rank in whole.ranks] == list(range(12))
+
+
+@pytest.mark.parametrize(
+    ("ranks", "expected"),
+    [
+        ((), ()), ((3,), ((3, 1, 1),)), ((0, 1, 2), ((0, 1, 3),)), ((0, 8, 16), ((0, 8, 3),)),
+        ((0, 1, 4, 5), ((0, 1, 2), (4, 1, 2))), ((5, 2, 9), ((5, 1, 1), (2, 7, 2))),
+    ],
+)  # fmt: skip
+def test_members_as_runs(ranks: tuple[int, ...], expected: tuple[tuple[int, int, int], ...]) -> None:
+    assert runs(ranks) == expected
+    assert tuple(first + stride * index for first, stride, count in expected for index in range(count)) == ranks
 
 
 @pytest.mark.parametrize(

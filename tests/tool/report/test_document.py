@@ -65,6 +65,15 @@ def test_headline_without() -> None:
     )
 
 
+def test_headline_of_a_trace_that_lost_kernels() -> None:
+    """Two of four launches; a finding is told all the same."""
+    trace = traced(launch(70, 16), launch(71, 116))
+    lost = "A step takes 100 µs and the GPU works 45 % of it. The GPU works more than that: 50 % of the launches have"
+    assert headline(diagnosed(trace)) == f"{lost} no kernel in the trace. Record the trace again."
+    assert headline(diagnosed(trace, SYNC)).startswith(f"{lost} no kernel in the trace. Waits: mending it saves")
+    assert "2 of 4 launches (50%) have no kernel in the trace: the GPU's busy time" in page(trace).text
+
+
 def test_a_gpu_that_is_idle_without_a_known_fault() -> None:
     trace = read_trace(
         trace_bytes(step(1, 0, 1000), op("aten::mm", 10, 20), launch(1, 15), kernel("gemm", 1, 20, 10), op("x", 990, 5))
@@ -110,7 +119,7 @@ def test_a_finding_says_all() -> None:
     text = page(traced(), SYNC, SMALL).text
     assert "▲▲▲ high The CPU waits <50 us> Saves at most 30.0 µs per step, 30 % of it" in text
     assert "Evidence 50.0 µs per step Where train.py:3 What to do Wait later." in text
-    assert "cudaStreamSynchronize CUDA call show 50.0 µs 0.040 ms 0.040 ms" in text
+    assert "cudaStreamSynchronize runtime call show 50.0 µs 0.040 ms 0.040 ms" in text
     assert "Source of the rule a list, https://example.org/rules ." in text
     assert "▲ low One small copy Saves at most 2.00 µs per step, 2.0 % of it" in text
     assert "What to do Leave it." in text

@@ -12,9 +12,11 @@ import pytest
 
 PROJECT = Path(__file__).resolve().parents[3]
 PUBLIC = PROJECT.parent / "shared" / "traces" / "public"
+CASES = PROJECT.parent / "shared" / "traces" / "cases"
 PUBLIC_TRACES = sorted(PUBLIC.glob("*.json.gz"))
 RECORDINGS = sorted(PROJECT.glob("docs/recordings/*/*/*.trace.json.gz"))
 needs_public_traces = pytest.mark.skipif(not PUBLIC_TRACES, reason="no public traces in ../shared/traces/public")
+needs_cases = pytest.mark.skipif(not CASES.is_dir(), reason="no cases in ../shared/traces/cases")
 
 
 def public(name: str) -> Path:

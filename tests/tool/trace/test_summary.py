@@ -69,6 +69,7 @@ class TestSummary:
             devices=(),
             processes=(),
             is_cut=False,
+            launches=2,
             notes=(),
             kernels=(
                 KernelSummary("gemm", 4, 20.0, 5.0, "aten::mm", (4, 2, 1), **shape),
@@ -140,6 +141,18 @@ class TestSummary:
     def test_why_there_is_no_gpu_work(self, events: list[Event], devices: list[Event], why: str) -> None:
         found = summarized(step(2, 0, 10), op("aten::mm", 1, 2), *events, deviceProperties=devices)
         assert found.notes[0].startswith(why)
+
+    @pytest.mark.parametrize(("lost", "is_told"), [(1, False), (2, True), (19, True)])
+    def test_launches_without_a_kernel(self, lost: int, is_told: bool) -> None:
+        launched = [
+            event for n in range(20) for event in (launch(n + 1, 10.0 * n), kernel("k", n + 1, 10.0 * n + 5, 2))
+        ]
+        summary = summarized(*launched[: -2 * lost], *launched[-2 * lost :: 2])
+        assert (summary.launches, summary.launches_without_kernel) == (20, lost)
+        told = [
+            note for note in summary.notes if note.startswith(f"{lost} of 20 launches ({5 * lost}%) have no kernel")
+        ]
+        assert bool(told) == is_told
 
     def test_copies_alone(self) -> None:
         found = summarized(step(2, 0, 10), launch(1, 1, name="cudaMemcpyAsync"), memcpy(1, 5, 2, 64))

@@ -1,0 +1,56 @@
+"""Copies between the host and the GPU that no kernel hides."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kinetoscope.diagnosis.amounts import duration_text, share_text
+from kinetoscope.diagnosis.cpu_states import is_download, is_pageable_upload
+from kinetoscope.diagnosis.facts import Facts
+from kinetoscope.diagnosis.missing import no_gpu_work
+from kinetoscope.diagnosis.rule import CannotTell, Finding, Rule
+from kinetoscope.diagnosis.sources import NSYS_AI
+from kinetoscope.trace.events import GpuActivity
+from kinetoscope.trace.intervals import length_us, union_of
+
+MIN_SHARE = 0.05
+
+
+def find(facts: Facts) -> Sequence[Finding] | CannotTell:
+    """Time in which such copies run and no kernel does, a mean over the steps."""
+    copies = [copy for copy in facts.gpu_use.host_copies if not _has_own_rule(copy)]
+    alone_us = facts.gpu_use.alone_us(copies)
+    if not copies or alone_us < MIN_SHARE * facts.long_run_us:
+        return []
+    downloads = sum(map(is_download, copies))
+    way = "from the host" if not downloads else "to the host" if downloads == len(copies) else "to and from the host"
+    copies_us = round(length_us(union_of(copies)) / len(facts.steps), 3)
+    megabytes = sum(copy.moved_bytes or 0 for copy in copies) / len(facts.steps) / 1e6
+    title = (
+        f"Copies {way} that no kernel hides take {duration_text(alone_us)} per step "
+        f"({share_text(alone_us, facts.long_run_us)}), of {duration_text(copies_us)} in all, {megabytes:,.3g} MB"
+    )
+    longest = max(copies, key=lambda copy: copy.duration_us)
+    return [Finding(RULE, title, facts.place(longest), facts.evidence(copies), copies_us, alone_us)]
+
+
+def _has_own_rule(copy: GpuActivity) -> bool:
+    """Whether the rule `pageable-copies` counts it, together with the time that the CPU waits for it."""
+    return is_pageable_upload(copy) and copy.launch is not None
+
+
+RULE = Rule(
+    name="exposed-copies",
+    title="Copies between host and GPU that no kernel hides",
+    looks_for="Memcpy HtoD and DtoH on any stream, from any memory, while no kernel runs: batches, offloaded weights, "
+    "optimizer states or caches, checkpoints, .cpu(), .numpy() and .tolist(). Copies within a GPU count as its work. "
+    "Uploads from pageable memory have a rule of their own.",
+    threshold=f"from {MIN_SHARE:.0%} of a step on",
+    source=f"{NSYS_AI} (copies to the GPU above 5 % of an iteration; here those that no kernel hides, in both "
+    "directions)",
+    advice="Copy while kernels run: from or to pinned memory, non_blocking=True, on a stream of its own, and early "
+    "enough: prefetch the next batch or layer. Copy less: reduce on the GPU, convert to a smaller type first, copy "
+    "seldom, and keep on the GPU what fits.",
+    find=find,
+    needs=(no_gpu_work,),
+)

@@ -1,0 +1,102 @@
+"""Find records without a possible time, and durations that are none.
+
+Lost records have time 0 beside times of today, or one that is days away from all others (pytorch/kineto#109, and CUPTI
+from CUDA 12.6 Update 2 to 13.0). They are left out: they would begin or end the trace.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from kinetoscope.trace.decoding import KeptEvents
+from kinetoscope.trace.events import Damage, DamagedEvent
+from kinetoscope.trace.kineto_events import Event, Kernel
+
+LOST = "at time 0, or days away from all other events"
+NO_DURATION = "with a duration that is negative or no number"
+
+DAY_NS = 86_400 * 10**9
+ALONE_NS = 10**8
+"""No event starts in this time after a lost record at time 0."""
+MINORITY = 0.10
+"""A larger share of events that are days away is another run, merged into the file (our limit)."""
+MAX_EVENTS = 10
+
+
+def drop_lost(kept: KeptEvents, ns_per_unit: Callable[[float], int], *, has_base: bool) -> list[Damage]:
+    """Remove the events without a possible time from `kept`.
+
+    `ns_per_unit`: the nanoseconds in the unit of a time of the file. `has_base`: whether times count from a time before
+    the profile; else the first event of a sound file may be at 0.
+    """
+    lists = kept.lists()
+    filled = [events for events in lists if events]
+    first = min((min(map(_time, events)) for events in filled), default=0)
+    last = max((max(map(_time, events)) for events in filled), default=0)
+    shortest_ns = DAY_NS if first else ALONE_NS  # in the largest unit, microseconds
+    if (last - first) * 1000 < shortest_ns:
+        return []
+    times = sorted(time for events in filled for event in events if (time := event.ts))
+    if not times:
+        return []
+    unit_ns = ns_per_unit(times[len(times) // 2])
+    low, high = _neighborhood(times, DAY_NS / unit_ns)
+    far = bisect_left(times, low) + sum(time > high for time in times)
+    if far > MINORITY * len(times):
+        low, high = times[0], times[-1]
+    is_alone = low * unit_ns > ALONE_NS
+    starts = {call.args.correlation: call.ts for call in kept.calls if call.args.correlation} if is_alone else {}
+
+    def is_lost(event: Any) -> bool:
+        if event.ts:
+            return not low <= event.ts <= high
+        if low * unit_ns > DAY_NS:
+            return True
+        launched = isinstance(event, Kernel) and starts.get(event.args.correlation or 0, 0) * unit_ns > ALONE_NS
+        return is_alone and (has_base or launched or not getattr(event, "dur", 0) > 0)
+
+    return _drop(kept, lists, is_lost)
+
+
+def _neighborhood(times: Sequence[float], most: float) -> tuple[float, float]:
+    """The first and the last of the sorted times around the middle one without a gap over `most`."""
+    low = high = len(times) // 2
+    while low and times[low] - times[low - 1] <= most:
+        low -= 1
+    while high + 1 < len(times) and times[high + 1] - times[high] <= most:
+        high += 1
+    return times[low], times[high]
+
+
+def _drop(kept: KeptEvents, lists: Iterable[list[Any]], is_lost: Callable[[Any], bool]) -> list[Damage]:
+    lost: list[Any] = []
+    for events in lists:
+        gone = [index for index, event in enumerate(events) if is_lost(event)]
+        if not gone:
+            continue
+        lost += [events[index] for index in gone]
+        if events is kept.activities:
+            kept.runs = [(pid, before - bisect_left(gone, before)) for pid, before in kept.runs]
+        dropped = set(gone)
+        events[:] = [event for index, event in enumerate(events) if index not in dropped]
+    ids = set(map(id, lost))
+    kept.without_duration = [event for event in kept.without_duration if id(event) not in ids]
+    shown = tuple(DamagedEvent(name) for name in _frequent(lost))
+    return [Damage(LOST, "left out", len(lost), shown)] if lost else []
+
+
+def without_duration(events: Sequence[Event]) -> list[Damage]:
+    """The damage of events whose duration is negative or no number."""
+    shown = tuple(DamagedEvent(name, None, 0.0) for name in _frequent(events))
+    return [Damage(NO_DURATION, "counted as 0 us", len(events), shown)] if events else []
+
+
+def _frequent(events: Iterable[Any]) -> list[str]:
+    return [name for name, _ in Counter(event.name for event in events).most_common(MAX_EVENTS)]
+
+
+def _time(event: Any) -> float:
+    return event.ts  # type: ignore[no-any-return]

@@ -1,0 +1,113 @@
+"""Ranks and communication on traces with planted faults, which lie beside the checkout.
+
+The jobs were also timed without the profiler, with and without the fault.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from kinetoscope.report.diagnosed import read_diagnosed, report_data
+from kinetoscope.report.several import MultiReport, report_several
+from tests.tool.trace.public import PROJECT
+
+SHARED = PROJECT.parent / "shared" / "traces"
+CASES, JOBS = SHARED / "cases", SHARED / "ranks"
+pytestmark = pytest.mark.skipif(not CASES.is_dir(), reason="no traces in ../shared/traces/cases")
+
+
+def expected(name: str) -> Any:
+    return json.loads((CASES / f"{name}.expected.json").read_text("utf-8"))["right"]
+
+
+def ranks(*names: str) -> dict[str, Any]:
+    return report_several([CASES / f"{name}.json" for name in names]).data
+
+
+def test_a_collective_is_what_its_annotation_says() -> None:
+    right, data = expected("k1_collective_named_by_annotation"), ranks("mix_r0", "mix_r1", "mix_r2")
+    late = data["straggler"]
+    assert data["collectives_compared"] == right["collectives_compared"]
+    assert (late["rank"], late["share"]) == (right["straggler_rank"], right["share_of_waiting"])
+    assert late["wait_us_per_step"] == right["wait_us_per_step_for_each_other_rank"]
+    assert {str(rank["rank"]): rank["last_at"] for rank in data["ranks"]} == right["last_at"]
+
+
+def test_a_broadcast_makes_no_rank_late() -> None:
+    right, data = expected("k1_broadcast_named_allreduce"), ranks("bcast_r0", "bcast_r1")
+    assert (data["straggler"], data["collectives_compared"]) == (
+        right["straggler_rank"],
+        right["collectives_compared"],
+    )
+
+
+def test_groups_of_one_name() -> None:
+    right = expected("k2_groups_of_one_name")
+    two = ranks("tp_r0", "tp_r2")
+    assert (two["straggler"], two["collectives_compared"]) == (None, 0)
+    groups = ranks("tp_r0", "tp_r1", "tp_r2", "tp_r3")["groups"]
+    assert [
+        {
+            "group": group["ranks"],
+            "straggler_rank": group["straggler_rank"],
+            "wait_us_per_step_for_each_other_rank": group["wait_us_per_step"],
+        }
+        for group in groups
+    ] == right["all four"]
+
+
+def test_groups_in_a_merged_file() -> None:
+    data = report_data(read_diagnosed(CASES / "tp_merged.json"))
+    found = [each for each in data["findings"] if each["rule"] == "stragglers"]
+    assert [(each["where"], each["ceiling_us_per_step"]) for each in found] == [
+        ("rank 3, GPU 3", 2800.0),
+        ("rank 0, GPU 0", 2400.0),
+    ]
+
+
+@pytest.mark.parametrize("name", ["quick", "moea2a", "mnnvl", "mori2"])
+def test_kernels_of_engines_communicate(name: str) -> None:
+    right, data = expected(f"k14_comm_{name}"), report_data(read_diagnosed(CASES / f"comm_{name}.json"))
+    assert data["collectives_us_per_step"] == right["collectives_us_per_step"]
+    assert data["exposed_collectives_us_per_step"] == right["exposed_us_per_step"]
+    assert data["findings"][0]["rule"] == right["first_finding"]
+
+
+def job(name: str) -> MultiReport:
+    return report_several(sorted(JOBS.glob(f"{name}.rank*.json.gz")))
+
+
+@pytest.mark.parametrize("name", ["ddp_uneven_batch", "mesh_late_rank3"])
+def test_the_cost_of_a_late_rank_is_what_mending_saves(name: str) -> None:
+    truth = json.loads((JOBS / "truth.json").read_text("utf-8"))[name]
+    late = job(name).data["straggler"]
+    assert late["rank"] == truth["late_rank"]
+    assert late["wait_us_per_step"] == pytest.approx(truth["step_us"] - truth["mended_us"], rel=0.3)
+
+
+@pytest.mark.parametrize(
+    ("name", "headline"),
+    [
+        ("ddp_healthy", "No single rank holds up the others. Other kernels hide their communication, but for 334 µs"),
+        ("ddp_one_bucket", "No single rank holds up the others. Communication with nothing beside it takes 5.05 ms"),
+        ("ddp_launch_bound", "No single rank holds up the others: the GPU of rank 1 waits for launches"),
+        ("tp_mlp_8192", "No single rank holds up the others. Communication with nothing beside it takes 1.03 ms"),
+        ("mesh_healthy", "No single rank holds up the others. Communication with nothing beside it takes 1.71 ms"),
+        ("pipeline", "A pipeline of 4 stages: the bubble is 10 %"),
+    ],
+)
+def test_jobs_without_a_late_rank(name: str, headline: str) -> None:
+    report = job(name)
+    assert report.data["straggler"] is None
+    assert report.headline.startswith(headline)
+
+
+def test_communication_by_copies() -> None:
+    """`fused_all_gather_matmul` copies between the GPUs; no NCCL kernel runs."""
+    data = report_data(read_diagnosed(JOBS / "async_tp.rank0.json.gz"))
+    first = data["findings"][0]
+    assert first["rule"] == "exposed-communication"
+    assert first["evidence_us_per_step"] > data["collectives_us_per_step"]
