@@ -15,10 +15,13 @@ ROWS, PANEL, MAX_PANELS = 8, 8, 8
 MOST_ROWS = 1000
 """Of the table of all ranks."""
 _BAR_PX, _HIDDEN_PX, _LINE_PX, _LINE_GAP_PX = 22, 7, 9, 4
-_TABLE_HEAD = ("rank", "step", "own work", "hides", "exposed transfer", "exposed waiting", "idle")
+_TABLE_HEAD = (
+    "rank", "step", "own work", "hides", "exposed transfer", "exposed waiting", "idle", "launching", "stalled",
+)  # fmt: skip
 _ADD_UP = (
     "Mean times per step. Hides: own work beside communication. A step lasts from the end of the step before on the "
-    "rank's GPU to its own end. Own work, exposed transfer, exposed waiting and idle time add up to it."
+    "rank's GPU to its own end. Own work, exposed transfer, exposed waiting and idle time add up to it. Launching "
+    "and stalled are parts of idle time: the next launch comes late from a thread that works, or no launch is due."
 )
 
 
@@ -153,7 +156,8 @@ def _table(caption: str, rows: Sequence[Sequence[Cell]]) -> Html:
 
 
 def _times(part: RankParts) -> tuple[float, ...]:
-    return part.step_us, part.own_us, part.hidden_us, part.transfer_us, part.waiting_us, part.idle_us
+    idle = part.idle_us, part.launching_us, part.stalled_us
+    return part.step_us, part.own_us, part.hidden_us, part.transfer_us, part.waiting_us, *idle
 
 
 def _cells(part: RankParts, late: Collection[int]) -> list[Cell]:

@@ -7,7 +7,7 @@ from html import escape
 
 from kinetoscope.html import Cell, Html, note, table
 from kinetoscope.ranks.late import MIN_EXCESS, Straggler
-from kinetoscope.ranks.ranks import RanksReport
+from kinetoscope.ranks.ranks import RanksReport, launch_bound
 from kinetoscope.ranks.texts import MIN_EXPOSED, straggler_text
 from kinetoscope.report.rank_bars import late_ranks
 from kinetoscope.report.rank_collectives import NAMES
@@ -75,6 +75,12 @@ def _cautions(report: RanksReport) -> Iterable[tuple[str, str]]:
         yield (
             f"{us_text(waiting_us)} of waiting can be saved.",
             f"{us_text(most.hidden_waiting_us)} of them run beside own work, which costs nothing.",
+        )
+    late, bound = late_ranks(report), launch_bound(report.parts)
+    if bound is not None and bound.rank not in late:
+        yield (
+            f"Rank {bound.rank} is slow: its GPU waits for launches, {us_text(bound.launching_us)} per step.",
+            "The profiler makes each launch longer: measure the step without the profiler first.",
         )
     yield from _about_costliest(report)
     yield from _about_last(report)
