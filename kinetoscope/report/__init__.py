@@ -21,6 +21,7 @@ ranks_html.py   ranks as sections of a report; its parts:
   rank_bars.py         where each rank's step goes
   rank_collectives.py  the collective that costs most, and all of its step
   rank_lanes.py        one step of each rank on one time axis; who waits for whom
+  rank_graph.py        which rank waits for which, as arrows
   rank_late.py         why a rank is late, and what not to conclude
   rank_findings.py     the findings of each rank's trace, merged
   rank_tables.py       the sums of every rank, and all kernels

@@ -33,7 +33,9 @@ PATTERNS = Html(
         for kind in ("waiting", "waiting-hidden", "idle")
     )
     + '<pattern id="rank-hidden" class="hidden" width="4" height="4" patternUnits="userSpaceOnUse">'
-    '<rect width="4" height="4"/><circle cx="2" cy="2" r="1.1"/></pattern></defs></svg>'
+    '<rect width="4" height="4"/><circle cx="2" cy="2" r="1.1"/></pattern>'
+    '<marker id="rank-arrow" viewBox="0 0 8 8" refX="0" refY="4" markerWidth="8" markerHeight="8" '
+    'markerUnits="userSpaceOnUse" orient="auto"><path d="M0 0 8 4 0 8z"/></marker></defs></svg>'
 )
 """Once on a page."""
 

@@ -22,6 +22,7 @@ from kinetoscope.report.rank_drawing import (
     row,
     us_text,
 )
+from kinetoscope.report.rank_graph import graph_html
 
 MOST_WAITS = 12
 """Rows of the table of waits."""
@@ -37,8 +38,9 @@ _CONNECTED = 0.005
 def waits_html(report: RanksReport) -> Html:
     """The lanes, then the stages or the waits by group; empty if no rank waits."""
     lanes = "" if report.lanes is None else _lanes_html(report.lanes, report, late_ranks(report))
+    arrows = "" if report.pipeline is not None else graph_html(report)
     stages = "" if report.pipeline is None else _stages_html(report.pipeline)
-    return Html(f"{lanes}{stages}{_groups_html(report)}")
+    return Html(f"{lanes}{arrows}{stages}{_groups_html(report)}")
 
 
 def _lanes_html(step: StepLanes, report: RanksReport, late: Collection[int]) -> Html:
