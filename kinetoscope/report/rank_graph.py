@@ -1,4 +1,4 @@
-"""Which rank waits for which, as arrows between the ranks; for 3 to 8 ranks that wait for each other."""
+"""Which rank waits for which in several groups, as arrows; for 3 to 8 ranks that wait for each other."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Place = tuple[float, float]
 
 
 def graph_html(report: RanksReport) -> Html:
-    """A figure for each set of ranks that wait for each other, if it has few ranks and exposed waiting."""
+    """A figure for each set of few ranks that wait for each other in several groups with nothing beside it."""
     late = late_ranks(report)
     return Html("".join(_graph(among, report.waiting, late) for among in report.components))
 
@@ -27,23 +27,23 @@ def graph_html(report: RanksReport) -> Html:
 def _graph(among: Sequence[int], waiting: Sequence[GroupWaiting], late: Collection[int]) -> str:
     found = [each for each in waiting if each.rank in among]
     longest_us = max((each.exposed_waiting_us for each in found), default=0.0)
-    if not MIN_RANKS <= len(among) <= MAX_RANKS or not longest_us:
+    has_groups = len({each.members for each in found}) > 1
+    if not (MIN_RANKS <= len(among) <= MAX_RANKS and has_groups and longest_us):
         return ""
     arrows = [each for each in found if each.exposed_waiting_us >= LEAST * longest_us]
     places = _places(among)
     pairs = {(each.rank, each.last) for each in arrows}
-    has_groups = len({each.members for each in found}) > 1
-    drawn = [_arrow(each, places, (each.last, each.rank) in pairs, has_groups=has_groups) for each in arrows]
+    is_roomy = len(among) <= 4
+    drawn = [_arrow(each, places, (each.last, each.rank) in pairs, has_group=is_roomy) for each in arrows]
     drawn += [_node(rank, places[rank], rank in late) for rank in among]
-    told = ", ".join(
-        f"rank {each.rank} waits {us_text(each.exposed_waiting_us)} for rank {each.last}" for each in arrows
-    )
+    waits = ((us_text(each.exposed_waiting_us), each.rank, each.last) for each in arrows)
+    told = ", ".join(f"rank {rank} waits {time} for rank {last}" for time, rank, last in waits)
     svg = (
         f'<svg class="graph" width="{_WIDTH_PX}" height="{_HEIGHT_PX}" role="img" aria-label="{told}">'
         f"{''.join(drawn)}</svg>"
     )
     about = "Exposed waiting per mean step. An arrow points at the rank that arrives last."
-    if has_groups:
+    if is_roomy:
         about += " Below the time: the ranks of the group."
     return figure(f"Who waits for whom among ranks {members_text(among)}", about, svg)
 
@@ -70,7 +70,7 @@ def _node(rank: int, place: Place, is_late: bool) -> str:
     )
 
 
-def _arrow(each: GroupWaiting, places: Mapping[int, Place], has_reverse: bool, *, has_groups: bool) -> str:
+def _arrow(each: GroupWaiting, places: Mapping[int, Place], has_reverse: bool, *, has_group: bool) -> str:
     """An arrow from the waiting rank to the last, with the time in its middle; two that are opposite lie apart."""
     (x1, y1), (x2, y2) = places[each.rank], places[each.last]
     length = math.hypot(x2 - x1, y2 - y1)
@@ -84,5 +84,5 @@ def _arrow(each: GroupWaiting, places: Mapping[int, Place], has_reverse: bool, *
     )
     share = 0.35 if has_reverse else 0.5
     x, y = x1 + share * (x2 - x1), y1 + share * (y2 - y1)
-    group = f'<text class="soft" x="{x:.1f}" y="{y + 15:.1f}">{members_text(each.members)}</text>' if has_groups else ""
+    group = f'<text class="soft" x="{x:.1f}" y="{y + 15:.1f}">{members_text(each.members)}</text>' if has_group else ""
     return f'{line}<text x="{x:.1f}" y="{y:.1f}">{us_text(each.exposed_waiting_us)}</text>{group}'

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from kinetoscope.diagnosis.rule import CannotTell, Finding, Rule
 from kinetoscope.ranks.digest import Digest, digest
@@ -18,6 +19,7 @@ from kinetoscope.report.rank_findings import Findings, findings_data, rank_findi
 from kinetoscope.report.rank_tables import quantile_ns
 from kinetoscope.report.ranks_html import ranks_kicker, ranks_report_parts
 from kinetoscope.report.several import report_several
+from kinetoscope.trace.events import Collective
 from tests.tool.markup import EVIL
 from tests.tool.report.samples import SMALL, SYNC, Page, traced
 from tests.tool.runs import ADD, ALL_REDUCE, GEMM, trace_of
@@ -94,6 +96,23 @@ def test_ranks_without_a_late_rank() -> None:
     assert "Why rank" not in page.text
     assert "late" not in page.texts
     assert described(page, "rank 1: ")[0].startswith("rank 1: 250 µs own work, 100 µs transfer, 0 µs waiting")
+
+
+def test_arrows_between_the_ranks_of_two_groups() -> None:
+    """Rank 2 is late for rank 1 in one group, and so rank 1 for rank 0 in another."""
+    works = [[("a", 50, 250)], [("b", 40, 150), ("a", 240, 60)], [("b", 140, 50)]]
+    digests = []
+    for rank, calls in enumerate(works):
+        work = [(GEMM, 0.0, 30.0), *((ALL_REDUCE, float(at), float(us)) for _, at, us in calls)]
+        trace = trace_of([work], rank=rank, world_size=3)
+        first, *kernels = trace.activities
+        stated = (Collective("allreduce", group=name, ranks=(0, 1) if name == "a" else (1, 2)) for name, *_ in calls)
+        made = (first, *map(lambda each, of: structs.replace(each, collective=of), kernels, stated))
+        step = structs.replace(trace.steps[0], activities=made)
+        digests.append(digest(structs.replace(trace, steps=(step,), activities=made)))
+    page = page_of(ranks_report(digests))
+    assert described(page, "rank 0 waits") == ["rank 0 waits 190 µs for rank 1, rank 1 waits 100 µs for rank 2"]
+    assert not described(page_of(ranks_report(late_job(4, 2))), "rank 0 waits")
 
 
 @pytest.mark.parametrize(("count", "panels", "rows"), [(8, 0, 8), (64, 8, 6 + 64), (1000, 8, 6 + 1000)])
