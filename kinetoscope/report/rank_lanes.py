@@ -63,7 +63,8 @@ def _lanes_html(step: StepLanes, report: RanksReport, late: Collection[int]) -> 
     last = max(waits, key=lambda piece: piece.end_us - piece.start_us).last if waits else None
     about = (
         ("" if last is None else f"“For {last}”: rank {last} arrives last. ")
-        + "A rank's step begins where its step before ended. The clocks are shifted so that collectives end at once on all ranks; the ends are still up to "
+        + "A rank's step begins where its step before ended. The clocks are shifted so that collectives end at once on "
+        "all ranks; the ends are still up to "
         f"{us_text(step.spread_us)} apart.{numbers}{more}"
     )
     kinds = {"own", *(piece.kind for lane in lanes for piece in lane.pieces)}
