@@ -40,7 +40,10 @@ def comparison(before: Trace | Digest, after: Trace | Digest) -> Comparison:
     busy = [[step.busy_ns / 1000 for rank in side.ranks for step in rank.steps] for side in (old, new)]
     busy = [list(filter(None, side)) for side in busy]
     if not all(busy):
-        raise TraceError("the GPU is not busy in any step; record steps that contain the work")
+        raise TraceError(
+            "the GPU is not busy in any step, and a digest holds GPU work only: record steps that contain the work, or "
+            "compare traces of a CPU without digests"
+        )
     marks = _marks(old), _marks(new)
     differ = marks[0] != marks[1] and _calls_per_step(old) != _calls_per_step(new)
     notes = (f"{marked_differently(*marks)}, and their work differs. {ADVICE}.",) if differ else ()
@@ -193,7 +196,7 @@ def comparison_data(result: Comparison) -> dict[str, Any]:
         "samples": {"unit": result.unit, "before": result.samples[0], "after": result.samples[1]},
         "steps_from": list(result.steps_from),
         "do_steps_compare": result.do_steps_compare,
-        "gpu_busy": _shift_data(result.busy),
+        "gpu_busy": shift_data(result.busy),
         "totals_us_per_step": {name: list(pair) for name, pair in result.totals.items()},
         "causes_us_per_step": dict(result.causes),
         "differences": [_difference_data(each) for each in result.differences],
@@ -205,10 +208,11 @@ def comparison_data(result: Comparison) -> dict[str, Any]:
 def _difference_data(each: Difference) -> dict[str, Any]:
     data = asdict(each) | {"name": each.name, "change": each.kind, "change_us": each.change_us}
     del data["kind"]
-    return data | {"shift": _shift_data(each.shift)}
+    return data | {"shift": shift_data(each.shift)}
 
 
-def _shift_data(changed: Shift | None) -> dict[str, float | None] | None:
+def shift_data(changed: Shift | None) -> dict[str, float | None] | None:
+    """A change and its noise as JSON data; None if unknown."""
     if changed is None:
         return None
     noise = changed.noise_percent

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from json import dumps
 from pathlib import Path
 from textwrap import wrap
+from typing import Any
 
 from kinetoscope.compare.compare import Comparison, compare
 from kinetoscope.compare.comparison import (
@@ -18,7 +19,10 @@ from kinetoscope.compare.comparison import (
     comparison_notes,
     percent_texts,
 )
+from kinetoscope.compare.cpu import CpuComparison, are_cpu, compare_cpu
+from kinetoscope.compare.cpu_parts import cpu_data, cpu_lines
 from kinetoscope.compare.noise import ALPHA, Shift
+from kinetoscope.diagnosis.amounts import count_text
 from kinetoscope.ranks.digest_files import is_digest
 from kinetoscope.terminal import positive
 from kinetoscope.trace.events import Trace, TraceError
@@ -29,7 +33,8 @@ DESCRIPTION = """\
 Compare two traces, or several runs before and after a change, kernel by kernel. With --gate, exit with 1 if a step's
 GPU busy time, or a kernel with at least 5 %% of it, got slower: by PERCENT or more, give or take a standard error, and
 beyond the noise. With runs in groups the noise is that between runs; with one trace each, that between its steps, which
-are not independent. Wall time is shown and not judged: the profiler itself lengthens it.
+are not independent. Wall time is shown and not judged: the profiler itself lengthens it. Of traces without GPU work,
+compare the time of a step and each operator's own time; there --gate judges the step.
 
   %(prog)s before.json.gz after.json.gz
   %(prog)s --before a1.json a2.json a3.json --after b1.json b2.json b3.json --gate 3
@@ -58,9 +63,19 @@ def command(arguments: argparse.Namespace) -> int:
     """Print the differences; 1 on a regression."""
     before, after = _sides(arguments)
     with no_collection():
-        result = compare(*([_read(path) for path in side] for side in (before, after)))
+        sides = [_read(path) for path in before], [_read(path) for path in after]
+        if are_cpu(*sides):
+            return _diff_cpu(compare_cpu(*sides), arguments)
+        result = compare(*sides)
     gate = None if arguments.gate is None else judge(result, arguments.gate)
-    print(_json(result, gate) if arguments.json else "\n".join(_lines(result, gate)))
+    print(_json(comparison_data(result), gate) if arguments.json else "\n".join(_lines(result, gate)))
+    return int(gate is not None and bool(gate.regressions))
+
+
+def _diff_cpu(result: CpuComparison, arguments: argparse.Namespace) -> int:
+    gate = None if arguments.gate is None else judge_step(result, arguments.gate)
+    judgment = () if gate is None else _judgment(result.step, gate)
+    print(_json(cpu_data(result), gate) if arguments.json else "\n".join([*cpu_lines(result), *judgment]))
     return int(gate is not None and bool(gate.regressions))
 
 
@@ -104,13 +119,7 @@ def judge(result: Comparison, percent: float) -> Gate:
 
     The busy time is tested at `ALPHA`; the kernels share another `ALPHA` (Bonferroni).
     """
-    if not result.do_steps_compare:
-        raise TraceError(f"the gate cannot judge times per step: {' '.join(result.notes)}")
-    if not result.busy.freedom:
-        raise TraceError(
-            f"the noise is unknown with one {result.unit} on each side; record three or more active steps, or give "
-            "several runs: diff --before A1 A2 A3 --after B1 B2 B3"
-        )
+    _require_judgeable(result, result.busy)
     busy_us = result.totals["GPU busy"][0]
     kernels = [
         (each.name, each.shift)
@@ -118,17 +127,33 @@ def judge(result: Comparison, percent: float) -> Gate:
         if each.shift is not None and each.shift.freedom and max(each.before_us, each.after_us) >= MIN_SHARE * busy_us
     ]
     judged = [("GPU busy", result.busy, ALPHA), *((name, changed, ALPHA / len(kernels)) for name, changed in kernels)]
-    slower = [
-        Regression(name, changed)
-        for name, changed, alpha in judged
-        if changed.p < alpha and changed.percent + changed.error_percent >= percent
-    ]
+    slower = [Regression(name, changed) for name, changed, alpha in judged if _is_slower(changed, alpha, percent)]
     return Gate(percent, tuple(slower), len(judged))
 
 
-def _json(result: Comparison, gate: Gate | None) -> str:
+def judge_step(result: CpuComparison, percent: float) -> Gate:
+    """Judge the time of a step, of traces without GPU work. Raises `TraceError` if the noise is unknown."""
+    _require_judgeable(result, result.step)
+    slower = [Regression("step", result.step)] if _is_slower(result.step, ALPHA, percent) else []
+    return Gate(percent, tuple(slower), 1)
+
+
+def _require_judgeable(result: Comparison | CpuComparison, changed: Shift) -> None:
+    if not result.do_steps_compare:
+        raise TraceError(f"the gate cannot judge times per step: {' '.join(result.notes)}")
+    if not changed.freedom:
+        raise TraceError(
+            f"the noise is unknown with one {result.unit} on each side; record three or more active steps, or give "
+            "several runs: diff --before A1 A2 A3 --after B1 B2 B3"
+        )
+
+
+def _is_slower(changed: Shift, alpha: float, percent: float) -> bool:
+    return changed.p < alpha and changed.percent + changed.error_percent >= percent
+
+
+def _json(data: dict[str, Any], gate: Gate | None) -> str:
     """In ASCII: a name cannot contain terminal control sequences."""
-    data = comparison_data(result)
     if gate is not None:
         data["gate"] = {
             "percent": gate.percent,
@@ -152,7 +177,7 @@ def _lines(result: Comparison, gate: Gate | None) -> Iterator[str]:
     for text in (change, *(note for note in comparison_notes(result) if note not in change), METHOD):
         yield from wrap(printable(text), COLUMNS)
     if gate is not None:
-        yield from _judgment(result, gate)
+        yield from _judgment(result.busy, gate)
 
 
 def _rows(result: Comparison) -> Iterator[str]:
@@ -166,14 +191,14 @@ def _rows(result: Comparison) -> Iterator[str]:
         yield f"... and {len(result.differences) - SHOWN} smaller changes (--json has all)"
 
 
-def _judgment(result: Comparison, gate: Gate) -> Sequence[str]:
+def _judgment(judged: Shift, gate: Gate) -> Sequence[str]:
     lines = [
         f"REGRESSION: {shortened(printable(each.name), _NAME_COLUMNS)} {each.shift.percent:+.1f} %"
         for each in gate.regressions
     ]
-    noise = result.busy.noise_percent or 0.0
+    noise = judged.noise_percent or 0.0
     if noise > gate.percent and not lines:
         lines.append(
             f"The noise of {noise:.1f} % hides changes of the gate's size; record more steps, or give more runs."
         )
-    return lines or [f"No regression of {gate.percent:g} % or more, in {gate.judged} quantities."]
+    return lines or [f"No regression of {gate.percent:g} % or more, in {count_text(gate.judged, 'quantity')}."]

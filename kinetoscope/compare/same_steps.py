@@ -21,6 +21,7 @@ MAX_SHIFT = 0.05
 MIN_UNIT = 3
 """Least number of activities that are taken for an iteration where nothing marks steps in either trace."""
 ADVICE = "Mark the steps of both in the same way, with prof.step() after each iteration"
+UNMARKED = f"Nothing marks steps: whole traces are compared, which may hold different numbers of iterations. {ADVICE}."
 
 Key = tuple[tuple[str, str], ...]
 Side = Sequence[Trace]
@@ -45,7 +46,7 @@ def same_steps(before: Side, after: Side) -> SameSteps:
     """Split whole traces, where nothing marks steps, into iterations if they repeat the work of the other side's
     steps."""
     sides = before, after
-    if text := _other_shares(sides):
+    if text := other_shares(sides):
         return SameSteps(sides, do_compare=False, notes=(text,))
     traces = [*before, *after]
     marks = {trace.steps_from for trace in traces}
@@ -83,11 +84,10 @@ def _whole_traces(sides: tuple[Side, Side]) -> SameSteps:
         counts = " and ".join(f"{len(side[0].steps):,}" for side in split)
         text = f"Nothing marks steps, but the work of the traces repeats, {counts} times: iterations are compared."
         return SameSteps(split, notes=(text,))
-    text = f"Nothing marks steps: whole traces are compared, which may hold different numbers of iterations. {ADVICE}."
-    return SameSteps(sides, notes=(text,))
+    return SameSteps(sides, notes=(UNMARKED,))
 
 
-def _other_shares(sides: tuple[Side, Side]) -> str:
+def other_shares(sides: tuple[Side, Side]) -> str:
     """That both sides have several kinds of step, but in other shares; else empty."""
     counts: list[list[int]] = []
     for side in sides:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from statistics import fmean, median
+from statistics import median
 from typing import TypeVar
 
 from kinetoscope.diagnosis.cpu_states import CAUSES, Cause, CpuStates
 from kinetoscope.diagnosis.gaps import LONG_US, Gap, Waits, gaps_in, waits_in
 from kinetoscope.diagnosis.gpu_use import GpuUse
-from kinetoscope.diagnosis.per_step import disjoint_windows, window, winsorized_mean
+from kinetoscope.diagnosis.per_step import window
 from kinetoscope.diagnosis.sites import Site, find_sites
 from kinetoscope.diagnosis.start_up import start_up_calls
-from kinetoscope.trace.events import CpuOp, CudaCall, GpuActivity, PythonFunction, Span, Step, Trace, starting_in
+from kinetoscope.diagnosis.step_facts import StepFacts, pid, process_of
+from kinetoscope.trace.events import CpuOp, CudaCall, GpuActivity, PythonFunction, Span, starting_in
 from kinetoscope.trace.intervals import (
     Interval,
     contains,
@@ -24,20 +24,13 @@ from kinetoscope.trace.intervals import (
     lengths_in,
     ns,
     subtract,
-    union,
     union_of,
 )
-from kinetoscope.trace.queries import busy_us, require_steps, step_us
-from kinetoscope.trace.step_kinds import KindOfStep, kinds_of_step, usual_us
 
 S = TypeVar("S", bound=Span)
 MAX_EVIDENCE = 100
 MIN_SHARE = 0.01
 """Least saving of a finding, as a share of a step: less is noise."""
-WARM_UP_RATIO, MIN_WARM_UP_US, MIN_STEPS = 3.0, 1000.0, 3
-"""The first of at least so many steps is warm-up if it takes over 3 times the median of the others, and 1 ms more."""
-WARM_UP_RATIO_OF_TWO = 20.0
-"""The first of two steps is warm-up from here on: below it, either of the two may be the exception."""
 SLOWDOWN = 2.0
 """How much longer the CPU needs for a step under the profiler, in about four of five of this book's recordings.
 
@@ -46,36 +39,8 @@ Of 166 on an H100 and an H200, 90 % took 1.6 to 6.7 times as long, the median 2.
 
 
 @dataclass(frozen=True)
-class Facts:
-    """A trace and facts derived from it. Per-step times are means over `steps`; `step` is the median step, of the kind
-    that takes most of the time.
-
-    If one file has several processes (merged ranks), everything but `trace` and `has_...` belongs to the median step's
-    process.
-    """
-
-    trace: Trace
-
-    @cached_property
-    def step(self) -> Step:
-        """The step of median duration (the low one of two); raises `TraceError` without a step."""
-        usual = [step for step in self.kinds[0].steps if step is not self.warm_up] if self.kinds else self.trace.steps
-        return _median_step(usual)
-
-    @cached_property
-    def kinds(self) -> tuple[KindOfStep, ...]:
-        """The kinds of step, that with most time first; empty if there is one."""
-        return kinds_of_step(self.trace)
-
-    @cached_property
-    def median_us(self) -> float:
-        """Wall time of the median step."""
-        return step_us(self.step)
-
-    @cached_property
-    def step_us(self) -> float:
-        """Wall time with which times per step compare: of the median step; if there are kinds of step, the mean."""
-        return round(fmean(map(step_us, self.steps)), 3) if self.kinds else self.median_us
+class Facts(StepFacts):
+    """A trace and facts derived from it; `has_...` is about the whole trace, also of several processes."""
 
     @cached_property
     def has_stacks(self) -> bool:
@@ -93,23 +58,6 @@ class Facts:
         return bool(self.trace.activities)
 
     @cached_property
-    def all_steps(self) -> tuple[Step, ...]:
-        """The steps of the median step's process, in start order; raises `TraceError` without a step."""
-        require_steps(self.trace)
-        process = process_of(_median_step(self.trace.steps))
-        return tuple(step for step in self.trace.steps if process_of(step) == process)
-
-    @cached_property
-    def warm_up(self) -> Step | None:
-        """The first step, if it is warm-up: the rule `first-step` reports it, and the means omit it."""
-        if len(self.all_steps) < 2:
-            return None
-        first, usual = step_us(self.all_steps[0]), usual_us(self.all_steps)
-        ratio = WARM_UP_RATIO if len(self.all_steps) >= MIN_STEPS else WARM_UP_RATIO_OF_TWO
-        is_long = first > ratio * usual and first - usual >= MIN_WARM_UP_US
-        return self.all_steps[0] if is_long else None
-
-    @cached_property
     def start_up(self) -> list[CudaCall]:
         """The calls of the median step's process that start the GPU's runtime; empty if the trace begins later."""
         process = process_of(self.step)
@@ -124,11 +72,6 @@ class Facts:
         return max(cold, default=0.0)
 
     @cached_property
-    def steps(self) -> tuple[Step, ...]:
-        """The steps of the median step's process without warm-up, in start order."""
-        return self.all_steps[1:] if self.warm_up else self.all_steps
-
-    @cached_property
     def activities(self) -> tuple[GpuActivity, ...]:
         """GPU work in or outside steps, in start order, on the GPUs of the steps and of their process."""
         process = process_of(self.step)
@@ -139,21 +82,6 @@ class Facts:
             if (activity.device in devices or not devices)
             and (activity.launch is None or process in ("", pid(activity.launch.thread)))
         )
-
-    @cached_property
-    def windows(self) -> list[Interval]:
-        """The times of all steps."""
-        return union(map(window, self.steps))
-
-    @cached_property
-    def step_windows(self) -> list[Interval]:
-        """The time of each step; `windows` if some overlap."""
-        return disjoint_windows(self.steps) or self.windows
-
-    @property
-    def _all_windows(self) -> list[Interval]:
-        """The same with warm-up."""
-        return disjoint_windows(self.all_steps) or union(map(window, self.all_steps))
 
     @cached_property
     def busy(self) -> list[Interval]:
@@ -223,30 +151,6 @@ class Facts:
             sums[gap.cause] += ns(gap.duration_us)
         return {cause: total / 1000 for cause, total in sums.items()}
 
-    @cached_property
-    def reclaimable_us(self) -> float:
-        """The most by which a step can get shorter, a mean: no step is shorter than its own GPU work."""
-        return round(sum(map(spare_us, self.steps)) / len(self.steps), 3)
-
-    def periodic_us(self, savings_us: Sequence[float]) -> float:
-        """The mean of what each step saves, if one slow step does not count.
-
-        At most the time by which the steps together are longer than their GPU work: the CPU runs ahead in a short step.
-        """
-        longer_us = math.fsum(step.end_us - step.start_us - busy_us(step.activities) for step in self.steps)
-        return round(min(winsorized_mean(savings_us), max(0.0, longer_us) / len(self.steps)), 3)
-
-    @cached_property
-    def long_run_us(self) -> float:
-        """The time of a step in the long run: its wall time, or its GPU work if the CPU runs ahead. A mean."""
-        times = (max(step.end_us - step.start_us, busy_us(step.activities)) for step in self.steps)
-        return round(math.fsum(times) / len(self.steps), 3)
-
-    @cached_property
-    def mean_step_us(self) -> float:
-        """Wall time of a step in the mean, which one slow step does not raise; at least that of the median step."""
-        return max(self.step_us, round(winsorized_mean([step.end_us - step.start_us for step in self.steps]), 3))
-
     def saving_us(self, cpu: Iterable[Span], gpu: Iterable[Span] = (), unclaimed: Sequence[Interval] = ()) -> float:
         """The most that a step gets shorter without these CPU events and the GPU work that they caused.
 
@@ -272,10 +176,6 @@ class Facts:
         """The time in each step that at least one of the spans covers."""
         return [length / 1000 for length in lengths_in(self.step_windows, union_of(spans))]
 
-    def per_step_us(self, us: float) -> float:
-        """A time of the median step as a mean per step: if there are kinds of step, it stands for its own kind."""
-        return round(us * len(self.kinds[0].steps) / len(self.trace.steps) if self.kinds else us, 3)
-
     def length_us(self, spans: Iterable[Span]) -> float:
         """The time in steps that at least one of the spans covers, a mean over the steps."""
         return round(length_us(intersect(union_of(spans), self.windows)) / len(self.steps), 3)
@@ -300,23 +200,3 @@ class Facts:
         """The place of an activity's launch, as text; empty if the trace does not tell."""
         event = activity.launch or activity.op
         return self.sites([event])[0].text if event else ""
-
-
-def _median_step(steps: Sequence[Step]) -> Step:
-    return sorted(steps, key=step_us)[(len(steps) - 1) // 2]
-
-
-def spare_us(step: Step) -> float:
-    """The time by which a step is longer than its own GPU work."""
-    return max(0.0, round(step.end_us - step.start_us - busy_us(step.activities), 3))
-
-
-def pid(thread: str) -> str:
-    """`412/7` -> `412`."""
-    return thread.partition("/")[0]
-
-
-def process_of(step: Step) -> str:
-    """The process whose operators and calls a step has; empty if it has none."""
-    first = step.ops[:1] or step.calls[:1]
-    return pid(first[0].thread) if first else ""

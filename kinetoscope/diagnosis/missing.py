@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
+from kinetoscope.diagnosis.cpu_times import step_operators
 from kinetoscope.diagnosis.facts import MIN_SHARE, Facts
 from kinetoscope.diagnosis.rule import CannotTell, Rule
 from kinetoscope.diagnosis.sites import has_operator
@@ -28,11 +29,18 @@ def no_operators(rule: Rule, facts: Facts) -> CannotTell | None:
     return CannotTell(rule, "the trace has no operators of the CPU", CPU_AND_GPU)
 
 
+def no_step_operators(rule: Rule, facts: Facts) -> CannotTell | None:
+    """For a rule about the operators of a trace without GPU work."""
+    if not facts.has_operators:
+        return no_operators(rule, facts)
+    return None if step_operators(facts) else CannotTell(rule, "no step has an operator on its own thread", CPU_AND_GPU)
+
+
 def no_calls(rule: Rule, facts: Facts) -> CannotTell | None:
     """For a rule about calls of the CUDA runtime."""
     if facts.trace.calls:
         return None
-    return CannotTell(rule, "the trace has no CUDA calls of the CPU", CPU_AND_GPU)
+    return no_gpu_work(rule, facts) or CannotTell(rule, "the trace has no CUDA calls of the CPU", CPU_AND_GPU)
 
 
 def no_warm_step(rule: Rule, facts: Facts) -> CannotTell | None:
@@ -51,7 +59,8 @@ def unseen(rule: Rule, facts: Facts, concerns: Callable[[GpuActivity], bool], ne
     if lacking_us * 2 <= total_us or total_us < MIN_SHARE * facts.long_run_us * len(facts.steps):
         return None
     if any(a.launch is not None and "Graph" in a.launch.name for a in lacking):
-        return CannotTell(rule, "a CUDA graph launched these kernels: its replay names no operators", "")
+        reason = "a CUDA graph launched these kernels: its replay names no operators; add a trace of its capture"
+        return CannotTell(rule, f"{reason} with --capture", "")
     if all(map(has_operator, lacking)):
         return CannotTell(rule, "operators have no shapes", SHAPES)
     if unable := no_operators(rule, facts):

@@ -18,7 +18,11 @@ _COMPILER = ("Torch-Compiled Region", "## Call CompiledFxGraph", "CompiledFuncti
 """Beginnings of names that tell less than the names inside or around them."""
 MAX_DEPTH = 64
 """Operators around an operator that count; a hostile trace nests thousands."""
-_LIBRARIES = {"torch", "triton", "site-packages", "dist-packages", *sys.stdlib_module_names}
+_LIBRARIES = {
+    *("torch", "triton", "numpy", "pandas", "PIL", "scipy", "site-packages", "dist-packages"),
+    *sys.stdlib_module_names,
+}
+"""Folders of code that a program only calls; the profiler leaves out the path to an installed package."""
 
 
 class Site(NamedTuple):

@@ -54,7 +54,7 @@ GAPS = Branch(
             "Launch less: compile, use CUDA graphs, a fused optimizer or a larger batch. A faster kernel changes "
             "nothing here.",
             "training_step_faults/#thousands-of-tiny-kernels",
-            ("launch-bound", "optimizer-loop", "small-copies", "tiny-kernels"),
+            ("launch-bound", "optimizer-loop", "small-copies", "tiny-kernels", "tiny-operators"),
         ),
         Symptom(
             "gap-in-a-wait",
@@ -62,7 +62,7 @@ GAPS = Branch(
             "A synchronize call or a blocking copy: `.item()`, `print(loss)`, or `.to()` from pageable memory.",
             "Read values every hundredth step only. Copy from pinned memory with `non_blocking=True`.",
             "training_step_faults/#item-in-every-step",
-            ("exposed-copies", "gpu-bubbles", "pageable-copies", "sync-in-step"),
+            ("exposed-copies", "gpu-bubbles", "host-reads", "pageable-copies", "sync-in-step"),
             also="training_step_faults/#pageable-copies",
         ),
         Symptom(
@@ -72,7 +72,7 @@ GAPS = Branch(
             "Raise the loader's `num_workers` and `prefetch_factor`. Record again with `with_stack=True`: it names the "
             "line.",
             "training_step_faults/#a-loader-that-stalls",
-            ("garbage-collection", "loader-stall", "slow-cpu-code"),
+            ("garbage-collection", "loader-stall", "slow-cpu-code", "slow-python"),
         ),
     ),
 )
@@ -96,8 +96,13 @@ FULL = Branch(
             "and layouts.",
             "mlp/#what-is-in-the-fused-kernel",
             (
+                "cache-maximum",
+                "growing-cache",
                 "layout-conversions",
+                "memory-rate",
                 "needless-copies",
+                "prompt-logits",
+                "repeated-heads",
                 "type-round-trips",
                 "unfused-attention",
                 "unfused-elementwise",

@@ -9,6 +9,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from kinetoscope.trace.communication import is_collective, is_peer_copy
 from kinetoscope.trace.events import GpuActivity
 from kinetoscope.trace.kernel_names import decode_kernel_name
 
@@ -42,7 +43,9 @@ def nanoseconds(us: float) -> int:
 
 
 def operation(activity: GpuActivity) -> str:
-    """The operation in a kernel's name, or memcpy or memset."""
+    """The operation in a kernel's name, or memcpy or memset; of what communicates, communication."""
+    if is_collective(activity) or is_peer_copy(activity):
+        return "communication"
     return decode_kernel_name(activity.name).operation if activity.kind == "kernel" else activity.kind
 
 

@@ -165,7 +165,10 @@ def _notes(merged: Digest, compared: Compared) -> Iterable[str]:
             "and those without a sequence number are matched by their order in each group."
         )
     left = len({call.key for call in compared.calls} - {each.calls[0].key for each in compared.matched})
-    if not compared.matched:
+    numbers = [{window.number for window in work.windows} for work in compared.ranks.values()]
+    if len(numbers) > 1 and not set.intersection(*numbers):
+        yield "The ranks have no step number in common, so that nothing matches: profile the same steps on all ranks."
+    elif not compared.matched:
         yield "No collective was found on several ranks, so that nothing tells who arrives last."
     elif left:
         yield f"{left} collectives are not compared: not seen on all ranks of one group."
@@ -176,8 +179,6 @@ def _notes(merged: Digest, compared: Compared) -> Iterable[str]:
         )
     if any(rank.calls_left_out for rank in ranks):
         yield f"Of some ranks, only the first {MAX_CALLS:,} collectives are compared."
-    if compared.matched and not compared.parts:
-        yield "The ranks have no step in common, so that no step can be divided into parts: profile the same steps."
     clocks = compared.clocks
     if compared.collectives and not clocks.are_comparable:
         why = f"are {clocks.spread_us:,.0f} µs apart (median)" if clocks.spread_us else "cannot be compared"

@@ -13,7 +13,7 @@ timeline.py     the median step as a drawing
 work_tables.py  tables of kernels, operators and collectives
 device_rows.py  tables of waits for streams and of counters
 places.py       GPU time by module and by source line
-memory.py       allocated memory over time
+memory.py       allocated memory over time and at its peak
 counted.py      what was counted, and how the report was made
 several.py      several files: the ranks of a job, or two traces to compare; writes digests
 ranks_html.py   ranks as sections of a report; its parts:

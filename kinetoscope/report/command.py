@@ -45,6 +45,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--json", action="store_true", help="print JSON; writes a file only with -o")
     parser.add_argument("--digest-only", action="store_true", help="write only a digest, to -o FILE")
+    parser.add_argument(
+        "--capture",
+        type=Path,
+        metavar="CAPTURE",
+        help="a trace of the capture of TRACE's CUDA graphs, or without graphs: names the operators of replays",
+    )
     parser.add_argument("--rank", type=int, metavar="N", help="with --digest-only: the rank, if the trace has none")
 
 
@@ -55,12 +61,14 @@ def command(arguments: argparse.Namespace) -> int:
         return _write_digest(traces, output, arguments.rank)
     if arguments.rank is not None:
         raise TraceError("--rank goes with --digest-only")
+    if arguments.capture is not None and is_several(traces):
+        raise TraceError("--capture goes with one trace")
     if output is None and not arguments.json and is_several(traces):
         raise TraceError("give -o FILE.html: several traces have no name of their own")
     if arguments.json and output == "-":
         raise TraceError("--json and -o - both print; give -o a file")
     path = None if output == "-" or (arguments.json and output is None) else output_path(traces[0], output)
-    report = report_several(traces) if is_several(traces) else read_diagnosed(traces[0])
+    report = report_several(traces) if is_several(traces) else read_diagnosed(traces[0], capture=arguments.capture)
     if arguments.json:
         print(json.dumps(report.data if isinstance(report, MultiReport) else report_data(report), indent=2))
     if output == "-":

@@ -23,6 +23,10 @@ def counted_html(diagnosed: DiagnosedTrace) -> Html:
     parts += [f"{agree}."] if len(trace.steps) > 1 and inside else []
     out = len(trace.unattributed)
     parts.append(f"{inside:,} of {inside + out:,} GPU activities belong to a step and are counted.")
+    if diagnosed.captured:
+        parts.append(
+            f"{diagnosed.captured:,} activities of graph replays have the operators of the capture, by their order."
+        )
     html = f"<p>{escape(' '.join(parts))}</p>"
     if diagnosed.summary.kinds_of_step:
         html += _kinds_html(diagnosed)

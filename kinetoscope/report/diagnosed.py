@@ -10,19 +10,23 @@ from typing import Any
 
 import msgspec
 
+from kinetoscope.diagnosis.cpu_times import STATES, cpu_causes
 from kinetoscope.diagnosis.diagnose import Diagnosis, diagnose
 from kinetoscope.diagnosis.facts import Facts
 from kinetoscope.diagnosis.gaps import Waits
 from kinetoscope.diagnosis.idle import Idle
+from kinetoscope.diagnosis.memory import Alive, MemoryPeak, memory_peaks
 from kinetoscope.diagnosis.pages import PAGES
 from kinetoscope.diagnosis.rule import CannotTell, Finding, Rule
 from kinetoscope.diagnosis.rules import RULES
 from kinetoscope.report.gpus import gpu_data
 from kinetoscope.report.waiting import waits_per_step
-from kinetoscope.trace.events import Trace
+from kinetoscope.trace.events import Trace, TraceError
 from kinetoscope.trace.kineto import no_collection, read_trace
 from kinetoscope.trace.queries import busy_us
+from kinetoscope.trace.replays import with_captured_operators
 from kinetoscope.trace.step_kinds import long_run_us
+from kinetoscope.trace.tokens import sequences
 from kinetoscope.trace.totals import Summary, low_median, summarize
 
 NEAR = 0.2
@@ -37,6 +41,8 @@ class DiagnosedTrace:
     """The file's name, without its folder."""
     diagnosis: Diagnosis
     summary: Summary
+    captured: int = 0
+    """Activities of graph replays that have the operators of a capture, by their order."""
     book: str = ""
     """The book's address, seen from the report: `../../`; if empty, its pages are named and not linked."""
 
@@ -54,6 +60,11 @@ class DiagnosedTrace:
     def waits(self) -> Waits:
         """Who waits for whom: the mean of all steps."""
         return waits_per_step(self.facts)
+
+    @cached_property
+    def memory(self) -> list[MemoryPeak]:
+        """The peaks of allocated memory, GPUs first; empty without `profile_memory`."""
+        return memory_peaks(self.trace)
 
     @property
     def step_us(self) -> float:
@@ -82,17 +93,31 @@ class DiagnosedTrace:
         return Idle(self.facts) if self.has_gpu else None
 
     @property
+    def before_first_us(self) -> float:
+        """The GPU's time for work launched before the first step: of a token loop, the prompt."""
+        first = self.facts.all_steps[0].start_us
+        return busy_us(a for a in self.facts.activities if a.launch is not None and a.launch.start_us < first)
+
+    @property
     def has_gpu(self) -> bool:
         """Whether the trace has GPU work."""
         return bool(self.trace.activities)
 
 
-def read_diagnosed(path: Path, rules: Sequence[Rule] = RULES) -> DiagnosedTrace:
-    """Read, summarize and diagnose the trace at `path`. Raises `TraceError`."""
+def read_diagnosed(path: Path, rules: Sequence[Rule] = RULES, capture: Path | None = None) -> DiagnosedTrace:
+    """Read, summarize and diagnose the trace at `path`.
+
+    `capture`: a trace of the capture of its CUDA graphs, or of the same program without graphs. Raises `TraceError`,
+    also if no replay fits the capture.
+    """
     with no_collection():
-        trace = read_trace(path)
-        diagnosis = diagnose(trace, rules)
-        return DiagnosedTrace(path.name, diagnosis, summarize(trace))
+        trace, captured = with_captured_operators(read_trace(path), None if capture is None else read_trace(capture))
+        if capture is not None and not captured:
+            raise TraceError(
+                f"{capture}: has no sequence of launches that equals a graph replay of {path}. Record the capture of "
+                "the same graph, with the same shapes, in one profile(...)"
+            )
+        return DiagnosedTrace(path.name, diagnose(trace, rules), summarize(trace), captured)
 
 
 def finding_data(finding: Finding, step_us: float) -> dict[str, Any]:
@@ -115,15 +140,62 @@ def unknown_data(unknown: CannotTell) -> dict[str, Any]:
     return {"rule": unknown.rule.name, "reason": unknown.reason, "option": unknown.option}
 
 
+def token_loop_data(diagnosed: DiagnosedTrace) -> dict[str, Any] | None:
+    """A loop that produces one token per step, as JSON data: `before_first_us` is the GPU's time before its first
+    token, the prefill if the trace has it. None for other steps."""
+    facts = diagnosed.facts
+    if not facts.is_token_loop:
+        return None
+    return {
+        "tokens": len(facts.token_steps),
+        "sequences": sequences(facts.step.ops),
+        "us_per_token": diagnosed.step_us,
+        "before_first_us": diagnosed.before_first_us,
+    }
+
+
+def memory_data(peaks: Sequence[MemoryPeak]) -> dict[str, Any] | None:
+    """The first peak as JSON data, and those of other devices without their blocks; None if nothing was recorded."""
+    if not peaks:
+        return None
+    return _peak_data(peaks[0]) | {
+        "bytes_by_category": peaks[0].by_category,
+        "alive": [_alive_data(each) for each in peaks[0].alive],
+        "other_devices": [_peak_data(peak) for peak in peaks[1:]],
+    }
+
+
+def _alive_data(alive: Alive) -> dict[str, Any]:
+    op, where, category, size, blocks = alive
+    return {"op": op, "where": where, "category": category, "bytes": size, "count": blocks}
+
+
+def _peak_data(peak: MemoryPeak) -> dict[str, Any]:
+    return {
+        "device": peak.name,
+        "peak_bytes": peak.peak_bytes,
+        "at_us": peak.at_us,
+        "reserved_bytes": peak.reserved_bytes,
+        "total_bytes": peak.total_bytes,
+        "before_trace_bytes": peak.before_bytes,
+    }
+
+
 def report_data(diagnosed: DiagnosedTrace) -> dict[str, Any]:
-    """The summary's keys; the use of the GPUs; the GPU's idle time over all steps, null without GPU work; `findings`
-    and `cannot_tell`."""
+    """The summary's keys; the use of the GPUs; the GPU's idle time over all steps, null without GPU work;
+    `operators_from_capture`, `token_loop`, `findings`, `cannot_tell` and `memory`; without GPU work also
+    `cpu_us_per_step`."""
     data: dict[str, Any] = msgspec.to_builtins(diagnosed.summary)
     data |= gpu_data(diagnosed.facts.gpu_use)
     step_us, idle = diagnosed.mean_step_us, diagnosed.idle
     data["idle_us"] = idle and idle.total_us
     data["idle_in_steps_us"] = idle and idle.in_steps_us
     data["idle_between_steps_us"] = idle and idle.between_steps_us
+    data["operators_from_capture"] = diagnosed.captured
+    data["token_loop"] = token_loop_data(diagnosed)
     data["findings"] = [finding_data(finding, step_us) for finding in diagnosed.diagnosis.findings]
     data["cannot_tell"] = [unknown_data(unknown) for unknown in diagnosed.diagnosis.cannot_tell]
+    data["memory"] = memory_data(diagnosed.memory)
+    if not diagnosed.has_gpu:
+        data["cpu_us_per_step"] = {STATES[cause][0]: round(us, 3) for cause, us in cpu_causes(diagnosed.facts).items()}
     return data

@@ -104,7 +104,7 @@ def _sections(diagnosed: DiagnosedTrace) -> Iterator[tuple[str, str, str]]:
     yield "counters", "Counters", counters_html(diagnosed.summary)
     yield "operators", "Operators", operators_html(trace)
     yield "places", "Modules and source lines", places_html(trace)
-    yield "memory", "Memory", memory_html(trace)
+    yield "memory", "Memory", memory_html(trace, diagnosed.memory)
     yield "counted", "What was counted", counted_html(diagnosed)
     yield "made", "How this report was made", made_html(diagnosed)
 

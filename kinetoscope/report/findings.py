@@ -20,6 +20,8 @@ from kinetoscope.trace.units import format_value
 
 MOST_EVIDENCE = 8
 """Events shown of a finding, the longest first."""
+MOST_TITLES = 6
+"""Titles of rules that cannot tell for the same reason; more are folded."""
 _NO_FAULT = "No rule found a fault that this trace can show. The kernels with the most time are where the next gain is."
 _SIGNS: Mapping[Severity, str] = {"high": "▲▲▲", "medium": "▲▲", "low": "▲"}
 _ADDRESS = re.compile(r"https?://[^\s<>\"')]+[^\s<>\"').,;:]")
@@ -177,12 +179,20 @@ def unknown_html(diagnosed: DiagnosedTrace) -> Html:
         return Html("")
     titles: dict[tuple[str, str], list[str]] = {}
     for each in unknown:
-        titles.setdefault((each.reason, each.option), []).append(f"<strong>{escape(each.rule.title)}</strong>")
+        titles.setdefault((each.reason, each.option), []).append(each.rule.title)
     items = "".join(
-        f"<li><span>{', '.join(rules)}</span><span>{escape(reason)}</span>{_option(option)}</li>"
-        for (reason, option), rules in titles.items()
+        f"<li>{_rules(names)}<span>{escape(reason)}</span>{_option(option)}</li>"
+        for (reason, option), names in titles.items()
     )
     return Html(f'<ul class="unknown">{items}</ul>')
+
+
+def _rules(titles: Sequence[str]) -> str:
+    """The titles of rules; many are counted, and listed on demand."""
+    if len(titles) <= MOST_TITLES:
+        return f"<span>{', '.join(f'<strong>{escape(title)}</strong>' for title in titles)}</span>"
+    listed = "".join(f"<li>{escape(title)}</li>" for title in titles)
+    return f"<details><summary><strong>{len(titles)} rules</strong></summary><ul>{listed}</ul></details>"
 
 
 def _option(option: str) -> str:

@@ -10,11 +10,14 @@ from kinetoscope.report.cpu_time import dominant
 from kinetoscope.report.diagnosed import DiagnosedTrace
 from kinetoscope.report.gpus import busy_tile, percent, work_clause
 from kinetoscope.report.idle_text import idle_between_steps, unexplained_idle
+from kinetoscope.report.memory import nearly_full
 from kinetoscope.report.work_tables import kernel_times
 from kinetoscope.trace.kernel_names import decode_kernel_name
+from kinetoscope.trace.marks import ITERATIONS
 from kinetoscope.trace.missing_gpu import Dropped
 from kinetoscope.trace.queries import durations_sum_us
 from kinetoscope.trace.text import shortened
+from kinetoscope.trace.tokens import sequences
 from kinetoscope.trace.units import format_value
 
 MIN_OUTSIDE = 0.05
@@ -24,11 +27,12 @@ WHOLE = "the whole trace"
 
 
 def headline(diagnosed: DiagnosedTrace) -> str:
-    """The time of a step, whether kernels are missing, and the largest cost, in plain text."""
+    """The time of a step, whether kernels are missing, and the largest cost, in plain text; and whether a GPU's
+    memory is nearly full."""
     lost = _lost(diagnosed)
     if lost and not diagnosed.diagnosis.findings:
         return f"{_step(diagnosed)} {lost} Record the trace again."
-    return " ".join(filter(None, (_step(diagnosed), lost, _cost(diagnosed))))
+    return " ".join(filter(None, (_step(diagnosed), lost, _cost(diagnosed), nearly_full(diagnosed.memory))))
 
 
 def _lost(diagnosed: DiagnosedTrace) -> str:
@@ -65,8 +69,13 @@ def _kinds(diagnosed: DiagnosedTrace) -> str:
 
 
 def _name(diagnosed: DiagnosedTrace) -> str:
-    """`A step`, with what marks it if GPU work is in no step."""
-    return f"A step ({shortened(diagnosed.trace.steps_from, 60)})" if _outside(diagnosed) else "A step"
+    """`A step`, with what marks it if GPU work is in no step; `An iteration`; `A token` of a token loop."""
+    if diagnosed.trace.steps_from == ITERATIONS:
+        return "An iteration"
+    if not diagnosed.facts.is_token_loop:
+        return f"A step ({shortened(diagnosed.trace.steps_from, 60)})" if _outside(diagnosed) else "A step"
+    count = sequences(diagnosed.facts.step.ops)
+    return f"A token of each of {count:,} sequences" if count is not None and count > 1 else "A token"
 
 
 def _outside(diagnosed: DiagnosedTrace) -> str:
@@ -87,7 +96,9 @@ def _cost(diagnosed: DiagnosedTrace) -> str:
     """The largest finding, else the longest kernel."""
     found = diagnosed.diagnosis.findings
     if found:
-        return " ".join(filter(None, (_pauses(diagnosed, found[0]), _largest(found[0], diagnosed.mean_step_us))))
+        unit = "token" if diagnosed.facts.is_token_loop else "step"
+        largest = _largest(found[0], diagnosed.mean_step_us, unit)
+        return " ".join(filter(None, (_pauses(diagnosed, found[0]), largest)))
     if unexplained := unexplained_idle(diagnosed) or cpu_alone(diagnosed):
         return unexplained
     times = kernel_times(diagnosed.trace)
@@ -112,7 +123,7 @@ def cpu_alone(diagnosed: DiagnosedTrace) -> str:
     return f"No rule found a fault: {most}." if most else ""
 
 
-def _largest(finding: Finding, step_us: float) -> str:
+def _largest(finding: Finding, step_us: float, unit: str) -> str:
     if finding.rule.is_once:
         return f"{finding.title}."
     if finding.saving_us_per_step <= 0:
@@ -120,8 +131,8 @@ def _largest(finding: Finding, step_us: float) -> str:
     saves = format_value(finding.saving_us_per_step, "us")
     title, part = finding.rule.title, finding.saving_us_per_step / step_us if step_us else 0.0
     if part > 1:
-        return f"{title}: mending it saves at most {saves} per step, more than the step itself takes."
-    return f"{title}: mending it saves at most {saves} per step ({percent(part)})."
+        return f"{title}: mending it saves at most {saves} per {unit}, more than the {unit} itself takes."
+    return f"{title}: mending it saves at most {saves} per {unit} ({percent(part)})."
 
 
 def tiles_html(diagnosed: DiagnosedTrace) -> Html:
@@ -134,7 +145,10 @@ def tiles_html(diagnosed: DiagnosedTrace) -> Html:
     done = f"; {format_value(parts.step_us, 'us')} in the mean" + (
         " until the GPU is done" if diagnosed.has_gpu else ""
     )
-    tiles = [("time of a step", format_value(diagnosed.step_us, "us"), marks, done if ends_later(diagnosed) else "")]
+    unit = "token" if diagnosed.facts.is_token_loop else "step"
+    if unit == "token" and (before_us := diagnosed.before_first_us):
+        marks += f"; before the first, {format_value(before_us, 'us')} of GPU work"
+    tiles = [(f"time of a {unit}", format_value(diagnosed.step_us, "us"), marks, done if ends_later(diagnosed) else "")]
     if kinds := diagnosed.summary.kinds_of_step:
         lengths = " or ".join(format_value(kind.step_us, "us") for kind in kinds)
         tiles = [("time of a step", lengths, f"{' and '.join(f'{kind.count:,}' for kind in kinds)} of {steps:,}", "")]

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from kinetoscope.compare.comparison import change_text, comparison, comparison_data, comparison_parts
+from kinetoscope.compare.cpu import are_cpu, compare_cpu
+from kinetoscope.compare.cpu_parts import cpu_change_text, cpu_data, cpu_parts
 from kinetoscope.html import Html, Part
 from kinetoscope.ranks.digest import Digest, digest
 from kinetoscope.ranks.digest_files import is_digest, read_any, read_digest, write_digest
@@ -56,7 +58,7 @@ def report_several(paths: Sequence[Path]) -> MultiReport:
     """Report on ranks or compare two traces. Raises `TraceError` if the files are neither, or cannot be read."""
     if len(paths) == 2:
         return _report_two(paths[0], paths[1])
-    sides = [_reduced(read_digest(path) if is_digest(path) else read_trace(path)) for path in paths]
+    sides = [_read(path) for path in paths]
     if len(paths) == 1 or _are_ranks([side.digest for side in sides]):
         return _ranks(sides)
     raise TraceError(
@@ -81,21 +83,30 @@ def reduce_to_digest(paths: Sequence[Path], output: Path, rank: int | None = Non
 
 def _report_two(before: Path, after: Path) -> MultiReport:
     sides = [read_digest(path) if is_digest(path) else read_trace(path) for path in (before, after)]
-    if _are_ranks([digest(side) if isinstance(side, Trace) else side for side in sides]):
-        return _ranks([_reduced(side) for side in sides])
-    result = comparison(sides[0], sides[1])
+    digests = [digest(side) if isinstance(side, Trace) else side for side in sides]
+    if _are_ranks(digests):
+        return _ranks([_reduced(side, made) for side, made in zip(sides, digests, strict=True)])
     names = before.name, after.name
     if before.name == after.name:
         names = f"{before.parent.name}/{before.name}", f"{after.parent.name}/{after.name}"
     title = f"{names[0]} and {names[1]} compared"
+    old, new = sides
+    if isinstance(old, Trace) and isinstance(new, Trace) and are_cpu([old], [new]):
+        cpu = compare_cpu([old], [new])
+        return MultiReport(title, cpu_change_text(cpu), cpu_parts(cpu, names), cpu_data(cpu))
+    result = comparison(old, new)
     return MultiReport(title, change_text(result), comparison_parts(result, names), comparison_data(result))
 
 
-def _reduced(side: Trace | Digest) -> _Reduced:
-    """A trace with a rank is diagnosed now, so that no more than one trace of many is in memory."""
-    if isinstance(side, Digest):
-        return _Reduced(side)
-    return _Reduced(digest(side), None if side.rank is None else rank_findings(side, side.rank))
+def _read(path: Path) -> _Reduced:
+    """A file is diagnosed when it is read, so that no more than one trace of many is in memory."""
+    side = read_digest(path) if is_digest(path) else read_trace(path)
+    return _reduced(side, digest(side) if isinstance(side, Trace) else side)
+
+
+def _reduced(side: Trace | Digest, made: Digest) -> _Reduced:
+    rank = made.ranks[0].rank
+    return _Reduced(made, rank_findings(side, rank) if isinstance(side, Trace) and rank is not None else None)
 
 
 def _are_ranks(digests: Sequence[Digest]) -> bool:

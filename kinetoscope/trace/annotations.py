@@ -29,7 +29,7 @@ _NUMBERS = re.compile(r"[0-9]+")
 _MAX_NAME = 200
 _SHOWN = 4
 _MAX_PERIOD = 8
-_MAX_BASES = 8
+_MAX_BASES, _MAX_BESIDE = 8, 32
 
 Group = list[CpuOp]
 
@@ -71,7 +71,7 @@ def step_annotations(groups: Sequence[Group], work: Work) -> list[Group]:
     steps = [(covered_us(group), group) for group in groups if not group[0].name.startswith(FETCH)]
     steps.sort(key=lambda step: (-step[0], -sum(op.duration_us for op in step[1])))
     chosen, total_us = [group for _, group in steps[:1]], sum(us for us, _ in steps[:1])
-    for us, group in steps[1:]:
+    for us, group in steps[1:_MAX_BESIDE]:
         is_beside = group[0].thread == chosen[0][0].thread and not group[0].name.startswith(PARTS)
         spans = sorted((op for each in (*chosen, group) for op in each), key=by_start)
         if us >= MIN_SHARE * work.total_us and is_beside and not overlaps_itself(spans):
@@ -133,7 +133,7 @@ def find_iterations(part: Part, groups: Sequence[Group], work: Work) -> Iteratio
 def _of_optimizer(part: Part, groups: Sequence[Group], work: Work) -> Iterations | None:
     """An iteration for each step of the rarest optimizer, if all others take turns with it; else of the most
     frequent."""
-    optimizers = sorted((group for group in groups if is_optimizer(group)), key=len)
+    optimizers = sorted((group for group in groups if is_optimizer(group)), key=len)[-_MAX_BASES:]
     names = set(map(pattern, optimizers))
     bases = [base for optimizer in optimizers if len(base := _last_in_turn(optimizer, work)) > 1]
     found = [each for base in bases if work.share((each := _iterations(part, base, groups, work)).marks) > 0.5]
@@ -213,7 +213,7 @@ def _places(part: Part, cores: Sequence[Mark], work: Work, *, is_last: bool) -> 
     most = 2 * usual + 4
     before = work.launches(part.start_us(), cores[0].start_us)
     after = work.launches(cores[-1].end_us, part.end_us())
-    if before >= usual > 0 and (is_last or usual > after):
+    if usual and before and (is_last or before >= usual > after):
         ends = [part.start_us(), *(core.end_us for core in cores)]
         for count, end, core in zip([before, *gaps], ends, cores, strict=False):
             yield end if count <= most else max(end, _start_of_launches(part, core, usual, work)), core.end_us

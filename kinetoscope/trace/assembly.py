@@ -27,7 +27,7 @@ from kinetoscope.trace.events import (
     Trace,
 )
 from kinetoscope.trace.foreign import name_origin
-from kinetoscope.trace.identity import collective_around, collective_of
+from kinetoscope.trace.identity import collective_around, collective_of, stated_rank
 from kinetoscope.trace.json_events import JSON_ERRORS
 from kinetoscope.trace.kineto_events import Annotation, AnyEvent, Communication, Event, Instant, Kernel, Op, RuntimeCall
 from kinetoscope.trace.linking import Owners
@@ -73,10 +73,10 @@ def assemble(kept: KeptEvents, metadata: Metadata, *, is_cut: bool = False) -> T
         uncounted=found.uncounted,
         devices=metadata.devices,
         functions=_functions(kept.functions, clock, threads),
-        memory=_memory(kept.memory, clock),
+        memory=_memory(kept.memory, clock, threads),
         stream_waits=stream_waits(clock.timed(kept.waits)),
         counters=counter_samples(kept.counters, clock.start_us),
-        rank=metadata.rank,
+        rank=stated_rank(stated.values()) if metadata.rank is None and not processes.names else metadata.rank,
         world_size=metadata.world_size,
         groups=metadata.groups,
         origin_ns=clock.origin_ns(metadata.base_ns),
@@ -215,15 +215,15 @@ def _functions(events: list[Event], clock: Clock, threads: _Threads) -> tuple[Py
     )
 
 
-def _memory(events: list[Instant], clock: Clock) -> tuple[MemoryEvent, ...]:
+def _memory(events: list[Instant], clock: Clock, threads: _Threads) -> tuple[MemoryEvent, ...]:
     events.sort(key=attrgetter("ts"))
     found = []
     for event in events:
         args = event.args
-        device = args.device if args.device_type else -1
-        found.append(
-            MemoryEvent(clock.start_us(event), args.bytes or 0, args.total_allocated, args.total_reserved, device)
-        )
+        device, at_us = args.device if args.device_type else -1, clock.start_us(event)
+        totals = args.total_allocated, args.total_reserved
+        thread = threads[event.pid, event.tid]
+        found.append(MemoryEvent(at_us, args.bytes or 0, *totals, device, args.address, thread))
     return tuple(found)
 
 

@@ -8,12 +8,12 @@ from a send: NCCL runs both as SendRecv.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Literal
 
 from kinetoscope.trace.events import GpuActivity, Step
-from kinetoscope.trace.queries import busy_us, by_device
+from kinetoscope.trace.intervals import length_us, union_of
 
 CollectiveKind = Literal[
     "allreduce", "allgather", "reducescatter", "alltoall", "broadcast", "barrier", "send", "recv", "reduce", "gather",
@@ -85,19 +85,20 @@ def communication(step: Step) -> tuple[GpuActivity, ...]:
 
 def exposed_collectives_us(step: Step) -> float:
     """Time in which a collective runs and no other kernel of its GPU does, summed over the GPUs."""
-    return _exposed_us(step, step.kernels) if any(map(is_collective, step.activities)) else 0.0
+    return _exposed_us(step.kernels) if any(map(is_collective, step.activities)) else 0.0
 
 
 def exposed_communication_us(step: Step) -> float:
     """Time in which a GPU communicates, also by copies, and no kernel computes, summed over the GPUs."""
     communicating = communication(step)
     kernels = (kernel for kernel in step.kernels if not is_collective(kernel))
-    return _exposed_us(step, (*communicating, *kernels)) if communicating else 0.0
+    return _exposed_us((*communicating, *kernels)) if communicating else 0.0
 
 
-def _exposed_us(step: Step, activities: Iterable[GpuActivity]) -> float:
+def _exposed_us(activities: Sequence[GpuActivity]) -> float:
     exposed = 0.0
-    for of_device in by_device(activities).values():
-        computing = (each for each in of_device if each.kind == "kernel" and not is_collective(each))
-        exposed += busy_us(of_device) - busy_us(computing)
+    for device in {activity.device for activity in activities}:
+        on_device = [activity for activity in activities if activity.device == device]
+        computing = (each for each in on_device if each.kind == "kernel" and not is_collective(each))
+        exposed += length_us(union_of(on_device)) - length_us(union_of(computing))
     return round(exposed, 3)

@@ -77,6 +77,7 @@ class Collective(Struct, frozen=True, gc=False):
     sequence: int | None = None  # number of the collective in its group
     peer: int | None = None  # of a send or a receive: the other rank in the whole job
     comms_id: int | None = None  # the same on all ranks of one collective
+    rank: int | None = None  # the rank of this process in the whole job
 
 
 class GpuActivity(Span, frozen=True, gc=False):
@@ -139,6 +140,8 @@ class MemoryEvent(Struct, frozen=True, gc=False):
     total_allocated: int | None
     total_reserved: int | None
     device: int  # -1: the CPU
+    address: int = 0  # of the block; 0 if the trace has none
+    thread: str = ""  # that allocated or released it
 
 
 class Uncounted(Struct, frozen=True):

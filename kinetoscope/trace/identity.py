@@ -8,7 +8,7 @@ torch/csrc/distributed/c10d/ParamCommsUtils.hpp.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
 from msgspec import structs
@@ -33,6 +33,7 @@ def collective_of(args: CollectiveArgs) -> Collective | None:
     ranks = _ranks(args.group_ranks or "", size or 0, args.first_rank, args.rank_stride)
     name = kind_of(args.collective)
     peer = args.target_rank if name == "send" else args.source_rank if name == "recv" else None
+    own = args.group_rank if name not in ("send", "recv", "") else None  # of a send or a receive, it is the other's
     return Collective(
         args.collective,
         args.elements_in,
@@ -44,7 +45,14 @@ def collective_of(args: CollectiveArgs) -> Collective | None:
         args.sequence,
         ranks[peer] if peer is not None and 0 <= peer < len(ranks) else peer,
         args.comms_id,
+        ranks[own] if own is not None and 0 <= own < len(ranks) else None,
     )
+
+
+def stated_rank(collectives: Iterable[Collective]) -> int | None:
+    """The rank in the whole job of which all of these collectives are; None if they do not tell, or differ."""
+    ranks = {collective.rank for collective in collectives} - {None}
+    return ranks.pop() if len(ranks) == 1 else None
 
 
 @lru_cache(maxsize=4096)

@@ -46,6 +46,7 @@ class CollectiveArgs(_IdArgs, gc=False):
     group_ranks: str | None = key(name="Process Group Ranks", default=None)
     first_rank: int | None = key(name="Global rank start", default=None)
     rank_stride: int | None = key(name="Global rank stride", default=None)
+    group_rank: int | None = key(name="Rank", default=None)
     sequence: int | None = key(name="Seq", default=None)
     source_rank: int | None = key(name="Src Rank", default=None)
     target_rank: int | None = key(name="Dst Rank", default=None)
@@ -77,6 +78,7 @@ class _MemoryArgs(Struct, frozen=True, gc=False):
     total_reserved: int | None = key(name="Total Reserved", default=None)
     device_type: int = key(name="Device Type", default=0)  # 0: the CPU
     device: int = key(name="Device Id", default=-1)
+    address: int = key(name="Addr", default=0)
 
 
 class Event(Struct, gc=False, tag_field="cat", tag=""):
@@ -158,6 +160,7 @@ class Instant(Struct, gc=False, tag_field="cat", tag="cpu_instant_event"):
     ph: Literal["i"]
     name: str = ""
     pid: int | float | str | None = None
+    tid: int | float | str | None = None
     ts: int | float = math.nan
     args: _MemoryArgs = _MemoryArgs()
 

@@ -13,7 +13,8 @@
    optimizer's, with more than half of the GPU time.
 5. CUDA graph launches that repeat on one thread, with more than half of the GPU time: a step lasts until the next.
 6. Fetches of a `DataLoader` that repeat on one thread, with more than half of the time after the first: likewise.
-7. The whole trace is one step.
+7. Launches that repeat: see loops.py. Tokens that it finds come before the rules 5 and 6.
+8. The whole trace is one step.
 
 A last step without an end of its own ends with its own work, on the CPU and on the GPU.
 """
@@ -38,10 +39,11 @@ from kinetoscope.trace.annotations import (
     with_steps,
 )
 from kinetoscope.trace.events import CpuOp, CudaCall
+from kinetoscope.trace.loops import Loop, find_loop
 from kinetoscope.trace.process_events import CLOCK_NOISE_US, Mark, Part, Work, find_work, until_next
 
 PROFILER_STEP, GRAPH_REPLAYS, WHOLE = "ProfilerStep", "CUDA graph replays", "the whole trace"
-FETCHES = "batches of a DataLoader"
+FETCHES, TOKENS, ITERATIONS = "batches of a DataLoader", "tokens of a loop", "iterations of a loop"
 STEP_NAME = re.compile(r"ProfilerStep#([0-9]{1,18})")
 
 MIN_BATCH = 0.1
@@ -56,11 +58,20 @@ def find_marks(part: Part) -> tuple[str, list[Mark]]:
     work = find_work(part)
     if annotated := _annotated(part, work):
         return annotated
+    loop = find_loop(part.ops, part.calls, part.activities)
+    if loop is not None and loop.are_tokens:
+        return TOKENS, _marks(loop, "token")
     if marks := _graph_replays(part):
         return GRAPH_REPLAYS, marks
     if marks := _fetches(part, work):
         return FETCHES, marks
+    if loop is not None:
+        return ITERATIONS, _marks(loop, "iteration")
     return WHOLE, [Mark(0, "whole trace", part.start_us(), part.end_us())]
+
+
+def _marks(loop: Loop, name: str) -> list[Mark]:
+    return [Mark(number, f"{name} #{number}", *span) for number, span in enumerate(loop.spans)]
 
 
 def _profiler_steps(part: Part) -> list[Mark]:

@@ -102,8 +102,8 @@ def calls_of(
             continue
         size = max(0, len(members) or collective.group_size or 0)
         place = step.number, members, collective.group, operation
-        is_numbered = operation != PAIR and collective.group in are_numbered and stated.sequence is not None
-        index = stated.sequence if is_numbered and stated.sequence is not None else seen[place]
+        number = _number(stated) if operation != PAIR and collective.group in are_numbered else None
+        index = seen[place] if number is None else number
         seen[place] += 1
         found.append(
             Call(
@@ -132,8 +132,15 @@ def _numbered_groups(kernels: Iterable[GpuActivity]) -> set[str]:
     numbers: dict[str, list[int | None]] = defaultdict(list)
     for kernel in kernels:
         if kernel.collective is not None:
-            numbers[kernel.collective.group].append(kernel.collective.sequence)
+            numbers[kernel.collective.group].append(_number(kernel.collective))
     return {group for group, found in numbers.items() if None not in found and len(set(found)) == len(found)}
+
+
+def _number(collective: Collective) -> int | None:
+    """The sequence number in the group, or the identifier that newer traces have: both are the same on all ranks."""
+    if collective.sequence is not None:
+        return collective.sequence
+    return None if collective.comms_id is None else collective.comms_id % 2**62
 
 
 def match(calls: Iterable[Call], ranks: int, origins_ns: Mapping[int, int] | None = None) -> list[Matched]:

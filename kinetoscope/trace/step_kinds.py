@@ -3,8 +3,9 @@
 Steps are of two kinds if different annotations mark them, or if their own work differs: the GPU is busy at least 1.5
 times as long, in all or, if they launch 1.5 times as many kernels, in the median, and they launch other kernels or
 launch them in other sizes, or their marks have other names. Equal launches are two kinds only from 3 times on: a slower
-clock does not do that. Collectives do not count, since they wait. Without GPU work, operators count. A step whose time
-is long for another reason, such as a late batch, is no kind of its own.
+clock does not do that. Collectives do not count, since they wait, nor copies: a step that saves a checkpoint does the
+same work. Without GPU work, operators count. A step whose time is long for another reason, such as a late batch, is no
+kind of its own.
 """
 
 from __future__ import annotations
@@ -139,14 +140,14 @@ def usual_us(steps: Sequence[Step]) -> float:
 
 
 def work_us(step: Step) -> float:
-    """Time of a step's own work: on the GPU, without collectives, which wait; else in operators."""
+    """Time of a step's own work: of its kernels, without collectives, which wait; else in operators."""
     if step.activities:
-        return busy_us(activity for activity in step.activities if not is_collective(activity))
+        return busy_us(kernel for kernel in step.kernels if not is_collective(kernel))
     return length_us(union_of(op for op in step.ops if not op.is_annotation))
 
 
 def _launches(step: Step) -> int:
-    return len(step.activities) or sum(not op.is_annotation for op in step.ops)
+    return len(step.kernels) or sum(not op.is_annotation for op in step.ops)
 
 
 def _lacks_kernels(step: Step) -> bool:
@@ -159,5 +160,5 @@ def _launched(step: Step, names: Counter[str]) -> object:
     """What a step launches, and the name of its mark if other steps have it too."""
     name = step.name if names[step.name] > 1 else ""
     if step.activities:
-        return name, tuple((activity.name, activity.grid, activity.moved_bytes) for activity in step.activities)
+        return name, tuple((kernel.name, kernel.grid) for kernel in step.kernels)
     return name, tuple((op.name, op.input_shapes) for op in step.ops if not op.is_annotation)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple
 
-from kinetoscope.trace.events import GpuActivity, Shapes, Step
+from kinetoscope.trace.events import CpuOp, GpuActivity, Shapes, Step
 
 MatmulShape = tuple[int, int, int]
 KnownWork = Mapping[int, tuple[int, int]]
@@ -127,6 +127,11 @@ def _work(activity: GpuActivity, kernels_of_op: int) -> ActivityWork | None:
     op = activity.op
     if op is None or kernels_of_op != 1:
         return None
+    return _op_work(op.name, op.input_shapes, op.input_strides, op.input_types)
+
+
+def op_work(op: CpuOp) -> ActivityWork | None:
+    """The work of an operator by its inputs, whatever kernels compute it; None if unknown."""
     return _op_work(op.name, op.input_shapes, op.input_strides, op.input_types)
 
 

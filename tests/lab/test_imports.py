@@ -179,7 +179,7 @@ def test_the_lab_names_no_chapter() -> None:
         (
             "kinetoscope.trace.queries",
             "from kinetoscope.trace.totals import x",
-            "totals imports kinetoscope.trace.queries",
+            "queries imports kinetoscope.trace.totals",
         ),
         ("snippets.lab.charts.svg", "import snippets.lab.capture.lock", "{} imports snippets.lab.capture.lock "),
         ("snippets.linear.findings", "from snippets.mlp import findings", "{} imports snippets.mlp.findings "),

@@ -72,6 +72,22 @@ def overhead(name: str, start: float, duration: float) -> Event:
     return _event("overhead", name, start, duration, -1, 0, {})
 
 
+def memory(
+    start: float,
+    size: int,
+    address: int | None,
+    *,
+    total: int | None = None,
+    reserved: int | None = None,
+    device: int = 0,
+    tid: int | str = HOST,
+) -> Event:
+    """An allocation, or with a negative size a release; device -1 is the CPU."""
+    args = {"Bytes": size, "Addr": address, "Total Allocated": total, "Total Reserved": reserved}
+    given = {**args, "Device Id": device, "Device Type": int(device >= 0)}
+    return {**_event("cpu_instant_event", "[memory]", start, 0, HOST, tid, given), "ph": "i", "s": "t"}
+
+
 def trace_bytes(*events: Any, **top: Any) -> bytes:
     return json.dumps({"schemaVersion": 1, **top, "traceEvents": events}).encode()
 

@@ -6,16 +6,11 @@ from collections.abc import Sequence
 from statistics import median
 
 from kinetoscope.diagnosis.amounts import count_text, duration_text
-from kinetoscope.diagnosis.facts import (
-    MIN_STEPS,
-    MIN_WARM_UP_US,
-    WARM_UP_RATIO,
-    WARM_UP_RATIO_OF_TWO,
-    Facts,
-)
+from kinetoscope.diagnosis.facts import Facts
 from kinetoscope.diagnosis.rule import CannotTell, Finding, Rule
 from kinetoscope.diagnosis.sources import GPUPROF, STEPS
 from kinetoscope.diagnosis.start_up import MIN_CALL_US, START_UP_US, runtime_name
+from kinetoscope.diagnosis.step_facts import MIN_STEPS, MIN_WARM_UP_US, WARM_UP_RATIO, WARM_UP_RATIO_OF_TWO
 from kinetoscope.trace.events import CudaCall, Span, Step
 from kinetoscope.trace.intervals import length_us, union_of
 from kinetoscope.trace.queries import step_us

@@ -9,12 +9,13 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from kinetoscope.diagnosis.amounts import count_text, duration_text
-from kinetoscope.diagnosis.facts import Facts
-from kinetoscope.diagnosis.missing import no_gpu_work
+from kinetoscope.diagnosis.cpu_times import is_cpu_only, own_times, step_operators
+from kinetoscope.diagnosis.facts import MIN_SHARE, Facts
+from kinetoscope.diagnosis.missing import no_gpu_work, no_step_operators
 from kinetoscope.diagnosis.peaks import find_peaks
 from kinetoscope.diagnosis.rule import CannotTell, Finding, Rule
 from kinetoscope.diagnosis.sites import around
-from kinetoscope.diagnosis.sources import OWN
+from kinetoscope.diagnosis.sources import OWN, SHAPES
 from kinetoscope.diagnosis.waste import Waste, findings
 from kinetoscope.trace.events import CpuOp, GpuActivity, Step
 from kinetoscope.trace.kernel_names import decode_kernel_name
@@ -30,6 +31,10 @@ _OTHER_TYPE = re.compile(
 
 def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     """Check the names of kernels, and the types of inputs where a name does not tell."""
+    if is_cpu_only(facts):
+        return no_step_operators(RULE, facts) or _on_cpu(facts)
+    if unable := no_gpu_work(RULE, facts):
+        return unable
     kernels = [a for step in facts.steps for a in step.activities if a.kind == "kernel"]
     doubles = {id(kernel): kernel for kernel in _in_float64(kernels)}
     if _time_us(doubles.values()) > MAX_SHARE * _time_us(kernels):
@@ -45,6 +50,28 @@ def find(facts: Facts) -> Sequence[Finding] | CannotTell:
         return found
 
     return findings(RULE, facts, look, _describe)
+
+
+def _on_cpu(facts: Facts) -> list[Finding] | CannotTell:
+    """The same for operators, each by its own time, so that an operator around others counts for its own work alone."""
+    times = [(op, own_ns / 1000) for op, own_ns in own_times(step_operators(facts))]
+    typed_us = math.fsum(us for op, us in times if any(op.input_types))
+    if not typed_us:
+        return CannotTell(RULE, "operators have no types", SHAPES)
+    found = [(op, us) for op, us in times if us > 0 and has_float64(op)]
+    total_us = round(math.fsum(us for _, us in found) / len(facts.steps), 3)
+    if total_us < MIN_SHARE * facts.mean_step_us or total_us * len(facts.steps) > MAX_SHARE * typed_us:
+        return []
+    longest = max(found, key=lambda each: each[1])[0]
+    operators = count_text(len(found) / len(facts.steps), "operator")
+    title = f"{operators} in float64: {duration_text(total_us)} per step, the longest {longest.name}"
+    ops = [op for op, _ in found]
+    return [Finding(RULE, title, facts.sites([longest])[0].text, facts.evidence(ops), total_us, total_us)]
+
+
+def has_float64(op: CpuOp) -> bool:
+    """Whether a float64 tensor is among an operator's inputs; a Python float does not count."""
+    return any(kind == "double" and shape for kind, shape in zip(op.input_types, op.input_shapes, strict=False))
 
 
 def _in_float64(kernels: Sequence[GpuActivity]) -> list[GpuActivity]:
@@ -93,11 +120,10 @@ RULE = Rule(
     title="Float64 by accident",
     looks_for="Kernels with float64 in their names or, where a name has no type, whose operator launches no other "
     "kernel and reads no floating-point tensor but float64, in a step that mostly computes in other types: often a "
-    "NumPy array or a Python list that became a tensor.",
-    threshold=f"They take at least 1 % of a step and at most {MAX_SHARE:.0%} of its kernel time: above, it is on "
-    "purpose.",
+    "NumPy array or a Python list that became a tensor. In a trace without GPU work: operators with such a tensor.",
+    threshold=f"They take at least 1 % of a step and at most {MAX_SHARE:.0%} of its kernel time, or of its operators' "
+    "time: above, it is on purpose.",
     source=OWN,
     advice="Give the type where the tensor is made: `torch.as_tensor(array, dtype=torch.float32)`.",
     find=find,
-    needs=(no_gpu_work,),
 )

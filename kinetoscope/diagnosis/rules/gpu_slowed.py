@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from statistics import median
 
 from kinetoscope.diagnosis.amounts import duration_text
-from kinetoscope.diagnosis.facts import MIN_STEPS, Facts
+from kinetoscope.diagnosis.facts import Facts
 from kinetoscope.diagnosis.missing import no_gpu_work
 from kinetoscope.diagnosis.rule import CannotTell, Finding, Rule
 from kinetoscope.diagnosis.sources import GPUPROF, STEPS
+from kinetoscope.diagnosis.step_facts import MIN_STEPS
 from kinetoscope.trace.communication import is_collective
 from kinetoscope.trace.events import GpuActivity
 

@@ -7,11 +7,13 @@ from itertools import pairwise
 
 from kinetoscope.diagnosis.amounts import duration_text, share_text
 from kinetoscope.diagnosis.cpu_states import Cause, CpuSpan
-from kinetoscope.diagnosis.facts import MIN_STEPS, SLOWDOWN, Facts
+from kinetoscope.diagnosis.cpu_times import is_cpu_only, slowest_own_code
+from kinetoscope.diagnosis.facts import SLOWDOWN, Facts
 from kinetoscope.diagnosis.missing import no_operators
 from kinetoscope.diagnosis.per_step import slow_steps, usual, window
 from kinetoscope.diagnosis.rule import CannotTell, Finding, Rule
 from kinetoscope.diagnosis.sources import TENSORBOARD
+from kinetoscope.diagnosis.step_facts import MIN_STEPS
 from kinetoscope.trace.intervals import (
     contains,
     intersect,
@@ -26,6 +28,10 @@ from kinetoscope.trace.intervals import (
 from kinetoscope.trace.queries import busy_us
 
 MIN_SHARE = 0.05
+ON_CPU = (
+    "Use more num_workers with persistent_workers=True and a larger prefetch_factor, and leave them cores: "
+    "torch.set_num_threads limits those of the operators. Decode and augment ahead of time."
+)
 _WORKING: tuple[Cause, ...] = ("garbage collection", "compiling", "data loading", "memory allocation", "Python")
 
 
@@ -96,9 +102,11 @@ def _is_hidden(facts: Facts, more_us: float = 0.0) -> bool:
 def _finding(facts: Facts, title: str, fetches: Sequence[CpuSpan], loading_us: float, saving_us: float) -> Finding:
     longest = max(fetches, key=lambda fetch: fetch.duration_us)
     site = facts.sites([longest])[0]
-    where = f"{longest.name} at {site.line}" if site.line else longest.name
-    is_single = "_SingleProcess" in longest.name
-    advice = "The main process loads the data itself: set num_workers. " + RULE.advice if is_single else ""
+    line = slowest_own_code(facts, union_of(fetches)) or site.line
+    where = f"{longest.name} at {line}" if line else longest.name
+    advice = ON_CPU if is_cpu_only(facts) else ""
+    if "_SingleProcess" in longest.name:
+        advice = f"The main process loads the data itself: set num_workers. {advice or RULE.advice}"
     return Finding(RULE, title, where, facts.evidence(fetches), loading_us, saving_us, advice)
 
 

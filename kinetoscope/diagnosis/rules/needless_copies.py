@@ -11,6 +11,7 @@ from kinetoscope.diagnosis.missing import no_gpu_work, unseen
 from kinetoscope.diagnosis.rule import CannotTell, Finding, Rule
 from kinetoscope.diagnosis.sites import is_inside
 from kinetoscope.diagnosis.sources import OWN, PERFESSOR
+from kinetoscope.diagnosis.token_work import heads_repeated
 from kinetoscope.diagnosis.waste import Waste, findings
 from kinetoscope.trace.events import GpuActivity, Step
 from kinetoscope.trace.kernel_names import decode_kernel_name
@@ -33,7 +34,7 @@ def _is_copy(activity: GpuActivity) -> bool:
 
 def _is_needless(activity: GpuActivity) -> bool:
     types = activity.op.input_types[:2] if activity.op else ()
-    if not _is_copy(activity) or len(set(types)) > 1:
+    if not _is_copy(activity) or len(set(types)) > 1 or heads_repeated(activity) is not None:
         return False
     return is_inside(activity, *_COPIERS) and not is_inside(activity, *_OTHER_RULES)
 

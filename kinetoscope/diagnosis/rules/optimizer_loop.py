@@ -4,22 +4,58 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kinetoscope.diagnosis.amounts import count_text, duration_text
-from kinetoscope.diagnosis.facts import Facts
+from kinetoscope.diagnosis.amounts import count_text, duration_text, share_text
+from kinetoscope.diagnosis.cpu_loops import (
+    busiest_place,
+    called_operators,
+    in_optimizer as op_in_optimizer,
+    one_of_each_us,
+    runs as op_runs,
+)
+from kinetoscope.diagnosis.cpu_times import is_cpu_only
+from kinetoscope.diagnosis.facts import MIN_SHARE, Facts
 from kinetoscope.diagnosis.fusing import in_optimizer
-from kinetoscope.diagnosis.missing import no_gpu_work, no_operators
+from kinetoscope.diagnosis.missing import no_gpu_work, no_operators, no_step_operators
 from kinetoscope.diagnosis.rule import CannotTell, Finding, Rule
 from kinetoscope.diagnosis.sites import around
 from kinetoscope.diagnosis.waste import Launched, Waste, findings, launched, runs, streams
 from kinetoscope.trace.events import GpuActivity, Step
 
 MIN_KERNELS = 50
+ON_CPU = (
+    "Construct the optimizer with `fused=True`: Adam, AdamW, SGD and Adagrad have such an implementation for the CPU. "
+    "`foreach=True` gains nothing there, since it runs the same operators."
+)
 _ALREADY = ("aten::_foreach_", "aten::_fused_")
 
 
 def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     """Check the work under the annotation `Optimizer.step#...` that torch.optim records."""
-    return findings(RULE, facts, _look, _describe)
+    if is_cpu_only(facts):
+        return no_step_operators(RULE, facts) or _on_cpu(facts)
+    return no_gpu_work(RULE, facts) or findings(RULE, facts, _look, _describe)
+
+
+def _on_cpu(facts: Facts) -> list[Finding]:
+    """The same for operators: a fused optimizer updates all parameters in one of them."""
+    called = called_operators(facts)
+    single = [op for op in called if op_in_optimizer(op) and not op.name.startswith(_ALREADY)]
+    steps = len(facts.steps)
+    if len(single) < MIN_KERNELS * steps:
+        return []
+    ids = set(map(id, single))
+    spans = op_runs(called, lambda op: id(op) in ids)
+    total_us = facts.length_us(spans)
+    saving_us = round(max(0.0, total_us - one_of_each_us(single)), 3)
+    if saving_us < MIN_SHARE * facts.mean_step_us:
+        return []
+    operators = count_text(len(single) / steps, "operator")
+    title = (
+        f"The optimizer runs {operators} per step, each for one tensor: {duration_text(total_us)} "
+        f"({share_text(total_us, facts.mean_step_us)}) with the Python between them"
+    )
+    advice = "" if facts.trace.devices else ON_CPU  # with a GPU in the machine, the parameters may be on it
+    return [Finding(RULE, title, busiest_place(facts, single), facts.evidence(single), total_us, saving_us, advice)]
 
 
 def _is_single(activity: GpuActivity) -> bool:
@@ -61,13 +97,14 @@ def _describe(waste: Sequence[Waste], time_us: float) -> str:
 RULE = Rule(
     name="optimizer-loop",
     title="The optimizer loops over parameters",
-    looks_for="Kernels under `Optimizer.step#...` that work on one tensor each, neither foreach nor fused. The "
+    looks_for="Kernels, or in a trace without GPU work operators, under `Optimizer.step#...` that work on one tensor "
+    "each, neither foreach nor fused. The "
     "ceiling includes the short gaps between them, and leaves one kernel for each parameter where the trace has "
     "shapes.",
-    threshold=f"At least {MIN_KERNELS} such kernels in a step; the ceiling is at least 1 % of it.",
+    threshold=f"At least {MIN_KERNELS} of them in a step; the ceiling is at least 1 % of it.",
     source="PyTorch, torch.optim, for-loop, foreach and fused implementations: "
     "https://docs.pytorch.org/docs/stable/optim.html; the threshold is this book's",
     advice="Construct the optimizer with `fused=True`, or with `foreach=True` where it has no fused implementation.",
     find=find,
-    needs=(no_gpu_work, no_operators),
+    needs=(no_operators,),
 )

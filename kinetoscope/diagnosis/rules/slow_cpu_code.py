@@ -6,12 +6,13 @@ from bisect import bisect_right
 from collections.abc import Sequence
 
 from kinetoscope.diagnosis.amounts import count_text, duration_text, share_text
-from kinetoscope.diagnosis.facts import MAX_EVIDENCE, Facts, spare_us
+from kinetoscope.diagnosis.facts import MAX_EVIDENCE, Facts
 from kinetoscope.diagnosis.gaps import LONG_US, Gap
 from kinetoscope.diagnosis.missing import no_gpu_work, no_operators, no_warm_step
 from kinetoscope.diagnosis.per_step import slow_steps
 from kinetoscope.diagnosis.rule import CannotTell, Finding, Rule
 from kinetoscope.diagnosis.sources import NSYS_AI, STACKS
+from kinetoscope.diagnosis.step_facts import spare_us
 from kinetoscope.trace.events import CpuOp, CudaCall, PythonFunction, Span, starting_in
 from kinetoscope.trace.marks import WHOLE
 from kinetoscope.trace.queries import is_sync
@@ -44,8 +45,9 @@ def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     running = [_running(facts, gap) for gap in gaps[:MAX_EVIDENCE]]
     where = _where(facts, gaps[0])
     advice = "" if facts.has_stacks or not python_us else f"{STACKS} shows which functions run. {RULE.advice}"
-    times_us = (total_us, saving_us) if slow else (facts.per_step_us(total_us), facts.per_step_us(saving_us))
-    return [Finding(RULE, title, where, facts.evidence(running), *times_us, advice)]
+    if not slow:
+        total_us, saving_us = facts.per_step_us(total_us), facts.per_step_us(saving_us)
+    return [Finding(RULE, title, where, facts.evidence(running), total_us, saving_us, advice)]
 
 
 def _savings_us(facts: Facts, gaps: Sequence[Gap]) -> list[float]:

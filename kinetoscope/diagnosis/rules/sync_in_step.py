@@ -25,14 +25,12 @@ MAX_COPY_US = 100.0
 
 def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     """Group the waits by operator and line."""
-    copies: dict[int, list[GpuActivity]] = defaultdict(list)
-    short = (a for a in facts.activities if is_download(a) and a.duration_us <= MAX_COPY_US)
-    downloads = [(a, a.launch) for a in short if a.launch is not None]
-    for (activity, _), site in zip(downloads, facts.sites([call for _, call in downloads]), strict=True):
-        copies[id(site.op)].append(activity)
-    unclaimed, unseen = _unclaimed(facts)
+    copies = downloads(facts)
+    unclaimed, unseen = unclaimed_times(facts)
     places: dict[str, list[tuple[CudaCall, Site]]] = defaultdict(list)
-    for call, site in _waits(facts):
+    for call, site in waits(facts):
+        if facts.is_token_loop and id(site.op) in copies:
+            continue  # the rule host-reads
         places[site.text if site.op else f"{call.name} {site.text}".rstrip()].append((call, site))
     found = [
         finding for place, members in places.items() for finding in _findings(facts, place, members, copies, unclaimed)
@@ -44,35 +42,45 @@ def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     return sorted(found, key=lambda each: -each.saving_us_per_step)[:MAX_PLACES]
 
 
-def _waits(facts: Facts) -> list[tuple[CudaCall, Site]]:
+def downloads(facts: Facts) -> dict[int, list[GpuActivity]]:
+    """The short copies to the host of each operator that makes them, by the operator's id."""
+    copies: dict[int, list[GpuActivity]] = defaultdict(list)
+    short = (a for a in facts.activities if is_download(a) and a.duration_us <= MAX_COPY_US)
+    made = [(a, a.launch) for a in short if a.launch is not None]
+    for (activity, _), site in zip(made, facts.sites([call for _, call in made]), strict=True):
+        copies[id(site.op)].append(activity)
+    return copies
+
+
+def waits(facts: Facts) -> list[tuple[CudaCall, Site]]:
     """Waits in steps, except a wait outside operators after the last launch: that wait ends the program or the
     recording."""
     launches = (activity.launch.start_us for activity in facts.activities if activity.launch is not None)
     last = max(launches, default=0.0)
     pageable = {ns(span.start_us) for span in facts.cpu.spans["pageable copy"]}
-    waits = facts.in_steps(facts.cpu.syncs)
+    calls = facts.in_steps(facts.cpu.syncs)
     return [
         (call, site)
-        for call, site in zip(waits, facts.sites(waits), strict=True)
+        for call, site in zip(calls, facts.sites(calls), strict=True)
         if (call.start_us <= last if site.op is None else ns(site.op.start_us) not in pageable)
     ]
 
 
-def _unclaimed(facts: Facts) -> tuple[list[Interval], list[Interval]]:
+def unclaimed_times(facts: Facts) -> tuple[list[Interval], list[Interval]]:
     """Times in waits in which the GPU is idle but has launched work, and times without any explanation.
 
     Between two activities during a wait, the work is already launched. After the last activity, the GPU is idle until
     the CPU learns of it. Idle time beyond `RELAUNCH_US`, or after no work, has a reason that the trace does not show.
     """
-    waits = union_of(facts.cpu.syncs)
-    starts, ends = {start for start, _ in waits}, {end for _, end in (*waits, *facts.windows)}
-    idle = intersect(waits, facts.idle)
+    waiting = union_of(facts.cpu.syncs)
+    starts, ends = {start for start, _ in waiting}, {end for _, end in (*waiting, *facts.windows)}
+    idle = intersect(waiting, facts.idle)
     long = [(start, end) for start, end in idle if end - start > ns(RELAUNCH_US)]
     unseen = [(start if start in starts else start + ns(RELAUNCH_US), end) for start, end in long]
     return union([*unseen, *(each for each in idle if each[1] not in ends)]), unseen
 
 
-def _until_work(facts: Facts, span: Span) -> Span:
+def until_work(facts: Facts, span: Span) -> Span:
     """A wait in which the GPU ends its work, extended until the GPU works again, by at most `RELAUNCH_US`.
 
     Without the wait, the CPU is ahead and the GPU continues immediately. If the GPU had no work, the CPU was not ahead.
@@ -98,11 +106,11 @@ def _findings(
     if facts.saving_us(whole, copied, unclaimed) < MIN_SHARE * facts.step_us:
         return []
     waiting_us = facts.length_us(calls)
-    waits = {id(site.op or call) for call, site in members}  # a copy may wait in two calls
-    count = count_text(len(waits) / len(facts.steps), "time")
+    places = {id(site.op or call) for call, site in members}  # a copy may wait in two calls
+    count = count_text(len(places) / len(facts.steps), "time")
     longest = max(calls, key=lambda call: call.duration_us)
     title = f"The CPU waits for the GPU {count} per step, {duration_text(waiting_us)}, in {longest.name}"
-    saving_us = facts.saving_us([_until_work(facts, site.outer or call) for call, site in members], copied, unclaimed)
+    saving_us = facts.saving_us([until_work(facts, site.outer or call) for call, site in members], copied, unclaimed)
     return [Finding(RULE, title, place, facts.evidence(calls), waiting_us, saving_us)]
 
 

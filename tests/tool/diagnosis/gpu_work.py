@@ -60,10 +60,20 @@ class Work:
     call: str = "cudaLaunchKernel"
 
 
-def facts(*work: Work, device: dict[str, Any] | None = H200, step_us: float = 100.0, steps: int = 1) -> Facts:
-    """The facts of a trace whose steps each do this work."""
+def facts(
+    *work: Work,
+    device: dict[str, Any] | None = H200,
+    step_us: float = 100.0,
+    steps: int = 1,
+    before: Sequence[Work] = (),
+) -> Facts:
+    """The facts of a trace whose steps each do this work; `before`: work before the first step."""
     events: list[Event] = []
     start, free = 0.0, 0.0
+    for index, each in enumerate(before):
+        events += _events(each, 10_000 + index, start, 50.0, free + each.gap_us)
+        start, free = start + 50.0, free + each.gap_us + each.us
+    start = max(start, free)
     for number in range(steps):
         length = max(step_us, 1.0 * len(work))
         events.append(step(number, start, length))

@@ -117,7 +117,8 @@ def test_chains_need_shapes() -> None:
     graph = [Work(each.name, each.us, call="cudaGraphLaunch") for each in GELU_MUL]
     unable = result(UNFUSED_ELEMENTWISE, facts(*graph))
     assert isinstance(unable, CannotTell)
-    assert (unable.reason, unable.option) == ("a CUDA graph launched these kernels: its replay names no operators", "")
+    reason = "a CUDA graph launched these kernels: its replay names no operators; add a trace of its capture"
+    assert (unable.reason, unable.option) == (f"{reason} with --capture", "")
 
 
 HEADS, LENGTH, SIZE = 128, 1024, 64

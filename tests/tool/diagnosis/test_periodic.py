@@ -146,7 +146,7 @@ def test_a_checkpoint_every_fourth_step() -> None:
     slow = found(BY_NAME["slow-cpu-code"], trace)
     assert slow.title.startswith("The GPU waits 13.0 ms (52 % of the step) in 0.25 long gaps per step")
     assert slow.saving_us_per_step == 13_002.5  # from 8,000 us on until the kernel at 60,020, less 10 us of waiting
-    assert found(BY_NAME["device-to-host-copies"], trace).saving_us_per_step == 7990.0 / 4
+    assert found(BY_NAME["exposed-copies"], trace).saving_us_per_step == 7990.0 / 4
 
 
 def test_an_allocation_every_fourth_step() -> None:

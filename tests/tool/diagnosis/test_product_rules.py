@@ -114,6 +114,16 @@ def test_slow_products_need_shapes_and_a_known_device() -> None:
         ("NVIDIA L4", 121, 300),
         ("NVIDIA L40S", 362, 864),
         ("NVIDIA GeForce RTX 4090", 165, 1008),
+        ("NVIDIA GeForce RTX 4080", 97.5, 716.8),
+        ("NVIDIA GeForce RTX 4080 Laptop GPU", 67.75, 432),
+        ("NVIDIA GeForce RTX 4090 Laptop GPU", 85.75, 576),
+        ("NVIDIA GeForce RTX 4060 Laptop GPU", 29.125, 256),
+        ("NVIDIA GeForce RTX 4070 Ti SUPER", 88.25, 672),
+        ("NVIDIA GH200 480GB", 990, 4000),
+        ("NVIDIA GH200 144G HBM3e", 990, 4900),
+        ("NVIDIA H20", 148, 4000),
+        ("NVIDIA A10", 125, 600),
+        ("AMD Instinct MI325X", 1307, 6000),
         ("AMD Instinct MI210", 181, 1638),
         ("AMD Instinct MI250", 181, 1638),
         ("AMD Instinct MI300X VF", 1307, 5300),
@@ -128,14 +138,17 @@ def test_peaks(device: str, bfloat16: float, bandwidth: float) -> None:
 
 
 @pytest.mark.parametrize(
-    "device", [None, "", "NVIDIA L40", "NVIDIA GeForce RTX 4090 Laptop GPU", "NVIDIA A100-SXM4-80GB MIG 1g.10gb", "XL4"]
+    "device",
+    [None, "", "NVIDIA L40", "NVIDIA GeForce RTX 4090 D", "NVIDIA A10G", "NVIDIA A100-SXM4-80GB MIG 1g.10gb", "XL4"],
 )
 def test_no_peaks_for_what_is_not_listed(device: str | None) -> None:
     assert find_peaks(device) is None
 
 
 def test_volta_multiplies_no_bfloat16() -> None:
-    peaks = find_peaks(V100["name"])
+    turing, peaks = find_peaks("Tesla T4"), find_peaks(V100["name"])
+    assert turing is not None
+    assert "bfloat16" not in turing.tflops
     assert peaks is not None
     assert peaks.roof_us(1e9, 0, "bfloat16") is None
     assert peaks.roof_us(125e6, 0, "float16") == 1.0

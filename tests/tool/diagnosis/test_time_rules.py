@@ -327,7 +327,7 @@ def test_a_loader_without_its_annotation_is_seen_in_stacks() -> None:
     functions = [*STACK, function(function_name, 10.0, 300.0), function("data.py(4): __getitem__", 20.0, 280.0)]
     trace = written(step(1, 0.0, 1000.0), op("aten::mm", 400.0, 500.0), functions=functions)
     finding = found(BY_NAME["loader-stall"], trace)
-    assert (finding.saving_us_per_step, finding.where) == (300.0, f"{function_name} at train.py(12): step")
+    assert (finding.saving_us_per_step, finding.where) == (300.0, f"{function_name} at data.py(4): __getitem__")
 
 
 # allocator-in-step

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from kinetoscope.ranks.digest import Digest, digest
+from kinetoscope.ranks.digest import FORMAT, VERSION, Digest, digest
 from kinetoscope.ranks.digest_files import write_digest
 from kinetoscope.ranks.merge import merge
 from kinetoscope.ranks.ranks import ranks_report
@@ -293,6 +293,23 @@ def test_steps_that_a_rank_lacks_are_not_compared() -> None:
     assert [(part.rank, part.steps, part.waiting_us) for part in report.parts] == [(0, 2, 0.0), (1, 2, 80.0)]
     assert report.straggler is not None
     assert (report.straggler.rank, report.straggler.saving_us) == (0, 80.0)
+
+
+def test_ranks_of_different_steps_are_not_compared() -> None:
+    one, other = (made.ranks[0] for made in ranks(0, 80.0, count=2))
+    late = msgspec.structs.replace(
+        other,
+        windows=tuple(msgspec.structs.replace(window, number=window.number + 7) for window in other.windows),
+        call_sets=tuple(
+            msgspec.structs.replace(each, calls=tuple((step + 7, *rest) for step, *rest in each.calls))
+            for each in other.call_sets
+        ),
+    )
+    report = ranks_report([Digest(FORMAT, VERSION, (each,), ()) for each in (one, late)])
+    assert (report.compared, report.straggler) == (0, None)
+    assert report.notes == (
+        "The ranks have no step number in common, so that nothing matches: profile the same steps on all ranks.",
+    )
 
 
 def test_missing_ranks_are_said() -> None:

@@ -8,10 +8,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from kinetoscope.diagnosis.cpu_times import cpu_causes, function_times, operator_times
 from kinetoscope.diagnosis.facts import Facts
 from kinetoscope.diagnosis.rules import RULES
-from kinetoscope.report.cpu_time import cpu_causes, dominant, function_times, operator_times
-from kinetoscope.report.diagnosed import read_diagnosed
+from kinetoscope.report.cpu_time import dominant
+from kinetoscope.report.diagnosed import read_diagnosed, report_data
 from kinetoscope.report.document import report_html
 from kinetoscope.report.headline import headline
 from kinetoscope.trace.events import PythonFunction, Trace
@@ -36,7 +37,13 @@ def two_steps(fetch_us: float, product_us: float) -> Trace:
 def test_what_the_cpu_does_adds_up_to_a_step() -> None:
     facts = Facts(two_steps(200.0, 400.0))
     assert cpu_causes(facts) == {"launching": 420.0, "Python": 380.0, "data loading": 200.0}
-    assert operator_times(facts) == {"aten::mm": 400.0, "aten::linear": 20.0}, "a batch is not stacked by the model"
+    assert report_data(diagnosed(two_steps(200.0, 400.0)))["cpu_us_per_step"] == {
+        "operators": 420.0,
+        "code outside operators": 380.0,
+        "fetching batches": 200.0,
+    }
+    expected = {"aten::mm": (400.0, 2), "aten::linear": (20.0, 2)}
+    assert operator_times(facts) == expected, "a batch is not stacked by the model"
 
 
 def test_python_functions_by_their_own_time() -> None:
@@ -51,9 +58,9 @@ def test_python_functions_by_their_own_time() -> None:
     )
     facts = Facts(msgspec.structs.replace(two_steps(1.0, 20.0), functions=functions))
     assert function_times(facts) == {
-        "<built-in function sleep>": 700.0,
-        "train.py(3): step": 240.0,
-        "<built-in method mean of Tensor object>": 50.0,
+        "<built-in function sleep>": (700.0, 2),
+        "train.py(3): step": (240.0, 2),
+        "<built-in method mean of Tensor object>": (50.0, 2),
     }
     assert dominant(facts) == (
         "most of a step goes to code outside operators (95 %), the longest <built-in function sleep> (70 %)"
@@ -80,9 +87,19 @@ def test_the_report_says_where_the_time_goes_and_why_there_is_no_gpu() -> None:
     assert "kernels with the most time" not in found.text
     assert "from a machine without a GPU, from a PyTorch without CUDA, or only the CPU was recorded" in found.text
     assert "operators PyTorch computes, or calls CUDA 520 µs 52.0 %" in found.text
-    assert "aten::mm 500 µs 50.0 %" in found.text
+    assert "aten::mm 1 500 µs 50.0 %" in found.text
     assert "On the threads of the steps, means over 2 steps. Record with with_stack=True to see which" in found.text
     assert found.open_elements == found.wrong == []
+
+
+def test_rules_about_a_gpu_are_one_line() -> None:
+    made = diagnosed(two_steps(20.0, 500.0), *RULES)
+    html = report_html(made)
+    lacking = [each.rule.title for each in made.diagnosis.cannot_tell if each.reason == "no step has GPU work"]
+    assert html.count("no step has GPU work</span>") == 1
+    assert f"<summary><strong>{len(lacking)} rules</strong></summary>" in html
+    assert "<strong>Python collects garbage inside a step</strong>" in html, "one rule, in the open"
+    assert not any(f"<strong>{title}</strong>" in html for title in lacking)
 
 
 def test_a_mean_far_from_the_median_says_so_without_a_gpu() -> None:

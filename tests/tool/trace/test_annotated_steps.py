@@ -119,6 +119,14 @@ def test_an_optimizer_ends_an_iteration(pieces: list[Piece], activities: int, en
         assert [s.end_us for s in trace.steps] == [end_us - 5 + 1000 * index for index in range(4)]
 
 
+def test_a_trace_that_begins_within_an_iteration() -> None:
+    events = loop([bare(18), STEP], 4, start=-100.0)
+    trace = read(*(event for event in events if event["ts"] >= 0.0))
+    assert trace.steps_from == "iterations of 'Optimizer.step#SGD.step'"
+    assert [us for _, us, _ in places(trace)][1:] == [1000.0] * 3
+    assert lost(trace) <= 1, "a kernel whose launch was not recorded"
+
+
 def test_an_iteration_of_operators_on_the_cpu_alone() -> None:
     events = [event for event in loop([bare(18), STEP], 3) if event["cat"] not in ("kernel", "cuda_runtime")]
     assert [s.end_us for s in read(*events).steps] == [235.0, 1235.0, 2235.0]

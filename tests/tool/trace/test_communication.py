@@ -141,6 +141,25 @@ def test_members_of_a_group(args: dict[str, Any], ranks: tuple[int, ...]) -> Non
     assert found.collective.ranks == ranks
 
 
+@pytest.mark.parametrize(
+    ("of_calls", "info", "rank"),
+    [
+        ([{"Process Group Ranks": "[4, 6]", "Rank": 1}, {"Process Group Ranks": "[2, 6]", "Rank": 1}], None, 6),
+        ([{"Process Group Ranks": "[4, 6]", "Rank": 1}, {"Process Group Ranks": "[4, 6]", "Rank": 0}], None, None),
+        ([{"Process Group Ranks": "[4, 6]", "Rank": 1}], {"rank": 3}, 3),
+        ([{"Process Group Ranks": "[4, 6]", "Rank": 1, "Collective name": "send"}], None, None),
+        ([{"Process Group Ranks": "[4, 6]"}], None, None),
+    ],
+    ids=["told by its groups", "told differently", "told at the head", "the rank of the other side", "not told"],
+)
+def test_the_rank_where_the_head_of_the_file_lacks_it(
+    of_calls: list[dict[str, Any]], info: Any, rank: int | None
+) -> None:
+    """As in a profile that began before `init_process_group`."""
+    calls = [params(10.0 * number, 5, **{**STATED, **args}) for number, args in enumerate(of_calls)]
+    assert read_trace(trace_bytes(*calls, distributedInfo=info)).rank == rank
+
+
 @pytest.mark.parametrize(("name", "key"), [("send", "Dst Rank"), ("recv", "Src Rank")])
 def test_the_peer_of_a_send_is_a_rank_of_the_job(name: str, key: str) -> None:
     args = {**STATED, "Collective name": name, key: 1}

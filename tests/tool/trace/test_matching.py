@@ -67,9 +67,10 @@ def test_without_a_group_all_ranks_must_have_it() -> None:
     assert match(every, 3) == []
 
 
-def test_numbers_of_the_group_match_calls_that_are_missing_on_a_rank() -> None:
+@pytest.mark.parametrize("field", ["sequence", "comms_id"])
+def test_numbers_of_the_group_match_calls_that_are_missing_on_a_rank(field: str) -> None:
     """Rank 1 lost the first of three: its order would match the wrong ones."""
-    every = [kernel(at, 9, stated(sequence=number)) for at, number in ((0, 7), (20, 8), (40, 9))]
+    every = [kernel(at, 9, stated(**{field: number})) for at, number in ((0, 7), (20, 8), (40, 9))]
     found = match([*calls(0, *every), *calls(1, *every[1:])], 2)
     assert [each.calls[0].index for each in found] == [8, 9]
 

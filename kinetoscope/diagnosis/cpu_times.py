@@ -1,0 +1,118 @@
+"""The CPU's time in steps: by state, by operator and by Python function; all times are means per step."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple, TypeVar
+
+from msgspec import structs
+
+from kinetoscope.diagnosis.cpu_states import CAUSES, Cause
+from kinetoscope.diagnosis.facts import Facts
+from kinetoscope.diagnosis.sites import is_own_code
+from kinetoscope.trace.events import CpuOp, PythonFunction
+from kinetoscope.trace.intervals import Interval, contains, length_us, ns, union_of
+from kinetoscope.trace.text import without_address
+
+E = TypeVar("E", bound=CpuOp | PythonFunction)
+STATES: dict[Cause, tuple[str, str]] = {
+    "garbage collection": ("garbage collection", "Python frees objects"),
+    "compiling": ("compiling", "Dynamo, Inductor or Triton compile"),
+    "data loading": ("fetching batches", "the iterator of a DataLoader"),
+    "memory allocation": ("CUDA's memory calls", "cudaMalloc, cudaFree"),
+    "pageable copy": ("copies", "from memory that is not pinned"),
+    "launching": ("operators", "PyTorch computes, or calls CUDA"),
+    "synchronization": ("synchronize calls", "the CPU waits for a GPU"),
+    "Python": ("code outside operators", "Python, files, the network, sleeping"),
+    "nothing recorded": ("time in which nothing is recorded", "the threads of the steps show no event"),
+}
+"""Cause -> the CPU's activity, and its meaning."""
+
+
+class OwnTime(NamedTuple):
+    """Time of a name without what it calls, per step, and its calls in all steps."""
+
+    us: float
+    calls: int
+
+
+def is_cpu_only(facts: Facts) -> bool:
+    """Whether the program ran on the CPU as far as the trace shows: no work on a GPU and no call that could be work
+    of which the events are lost."""
+    trace = facts.trace
+    return facts.has_operators and not (trace.activities or trace.calls or trace.unread)
+
+
+def cpu_causes(facts: Facts) -> dict[Cause, float]:
+    """Time by state of the steps' threads, the longest first; the times add up to a step."""
+    parts = facts.cpu.partition(facts.windows)
+    times = {cause: length_us(parts[cause]) / len(facts.steps) for cause in CAUSES}
+    return dict(sorted(((cause, us) for cause, us in times.items() if us), key=lambda item: -item[1]))
+
+
+def operator_times(facts: Facts) -> dict[str, OwnTime]:
+    """Operators by their own time, the longest first, without operators that fetch batches."""
+    return _by_name(own_times(step_operators(facts)), len(facts.steps))
+
+
+def step_operators(facts: Facts) -> list[CpuOp]:
+    """The operators that start in steps, on the steps' threads, without those that fetch batches."""
+    fetching = union_of(facts.cpu.spans["data loading"])
+    ops = (op for op in facts.in_steps(facts.cpu.ops) if not op.is_annotation)
+    return [op for op in ops if not contains(fetching, ns(op.start_us))]
+
+
+def function_times(facts: Facts) -> dict[str, OwnTime]:
+    """Python functions by their own time, the longest first; an operator counts for its calling function."""
+    functions = facts.in_steps(facts.cpu.functions)
+    named = (structs.replace(each, name=without_address(each.name)) for each in functions)
+    return _by_name(own_times(named), len(facts.steps))
+
+
+def slowest_own_code(facts: Facts, windows: list[Interval]) -> str:
+    """The program's function with the most time in `windows`, with the libraries that it calls; empty without stacks.
+
+    Of nested functions the innermost counts: `data.py(12): <listcomp>` and not the loop around the loader. Time counts
+    by the functions that begin in a window.
+    """
+    times: dict[str, int] = defaultdict(int)
+    callers: dict[str, list[tuple[float, str]]] = defaultdict(list)
+    for function, own_ns in own_times(facts.cpu.functions):
+        stack = callers[function.thread]
+        while stack and stack[-1][0] <= function.start_us:
+            stack.pop()
+        name = function.name if is_own_code(function.name) else stack[-1][1] if stack else ""
+        stack.append((function.end_us, name))
+        if contains(windows, ns(function.start_us)):
+            times[name] += own_ns
+    times.pop("", None)
+    return max(times, key=lambda name: (times[name], name)) if times else ""
+
+
+def own_times(spans: Iterable[E]) -> Iterator[tuple[E, int]]:
+    """Each span with its ns without the spans directly inside it on its thread; `spans` in start order, as are the
+    pairs."""
+    stacks: dict[str, list[tuple[float, int]]] = defaultdict(list)
+    listed: list[E] = []
+    own: list[int] = []
+    for index, span in enumerate(spans):
+        stack = stacks[span.thread]
+        while stack and stack[-1][0] <= span.start_us:
+            stack.pop()
+        if stack:
+            own[stack[-1][1]] -= ns(span.duration_us)
+        listed.append(span)
+        own.append(ns(span.duration_us))
+        stack.append((span.end_us, index))
+    return zip(listed, own, strict=True)
+
+
+def _by_name(times: Iterable[tuple[CpuOp | PythonFunction, int]], steps: int) -> dict[str, OwnTime]:
+    own: dict[str, int] = defaultdict(int)
+    calls: dict[str, int] = defaultdict(int)
+    for span, own_ns in times:
+        own[span.name] += own_ns
+        calls[span.name] += 1
+    ordered = sorted(own.items(), key=lambda item: (-item[1], item[0]))
+    return {name: OwnTime(total / 1000 / steps, calls[name]) for name, total in ordered}

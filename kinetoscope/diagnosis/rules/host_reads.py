@@ -1,0 +1,47 @@
+"""The host reads values of every token."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kinetoscope.diagnosis.amounts import count_text, duration_text
+from kinetoscope.diagnosis.facts import MIN_SHARE, Facts
+from kinetoscope.diagnosis.rule import CannotTell, Finding, Rule
+from kinetoscope.diagnosis.rules.sync_in_step import downloads, unclaimed_times, until_work, waits
+from kinetoscope.diagnosis.sources import GENERATE_SYNCS
+
+
+def find(facts: Facts) -> Sequence[Finding] | CannotTell:
+    """Waits of a token loop in operators that copy to the host."""
+    if not facts.is_token_loop:
+        return []
+    copies = downloads(facts)
+    reads = [(call, site) for call, site in waits(facts) if site.op is not None and id(site.op) in copies]
+    if not reads:
+        return []
+    ops = {id(site.op) for _, site in reads}
+    copied = [copy for op in ops for copy in copies[op]]
+    spans = [until_work(facts, site.outer or call) for call, site in reads]
+    saving_us = facts.saving_us(spans, copied, unclaimed_times(facts)[0])
+    if saving_us < MIN_SHARE * facts.step_us:
+        return []
+    calls = [call for call, _ in reads]
+    waiting_us = facts.length_us(calls)
+    places = list(dict.fromkeys(site.text for _, site in sorted(reads, key=lambda read: -read[0].duration_us)))
+    values = count_text(len(ops) / len(facts.steps), "value")
+    title = f"The host reads {values} per token and waits {duration_text(waiting_us)}"
+    return [Finding(RULE, title, ", ".join(places[:3]), facts.evidence(calls), waiting_us, saving_us)]
+
+
+RULE = Rule(
+    name="host-reads",
+    title="The host reads values of every token",
+    looks_for="In a loop that produces one token per step: operators that copy a value to the host and wait for it, as "
+    ".item(), .tolist(), .cpu() and an `if` on a tensor do. The check for the end of a sequence is the usual one. The "
+    "CPU cannot launch the next token meanwhile. Other waits belong to the rule sync-in-step.",
+    threshold=f"reads that could save {MIN_SHARE:.0%} of the median step",
+    source=f"{GENERATE_SYNCS}; the share is this book's",
+    advice="Keep the tokens on the GPU: feed the picked token back without reading it, and read the check for the end "
+    "every tenth token, or one token late from pinned memory. Tokens after the end are then cut off.",
+    find=find,
+)

@@ -1,0 +1,233 @@
+"""Find the iterations of a loop that nothing marks, by launches that repeat: those of a token loop, or of any other.
+
+The launches of the busiest thread are a sequence of outermost operators (of kernels, where no operator is recorded;
+of operators alone, in a trace without GPU work). A launch that recurs cuts the sequence into stretches. Stretches are
+iterations if all of this holds:
+
+1. At least `MIN_ITERATIONS` agree in nine of ten launches. Of these, the ones with the same kernels and grids count, if
+   most have them: so a prefill is no iteration of the token loop after it, and three tokens after one are enough.
+2. Of the stretches from the first iteration to the last, nine of ten are iterations: or else two things take turns.
+3. They have most of the GPU time or of the time: since the first iteration if each is a token, else of all.
+4. Each is a token by the rules of tokens.py, or has an embedding, a loss or a pick: a layer has none of them.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterable, Sequence
+from itertools import pairwise
+from statistics import median_low, quantiles
+
+from msgspec import Struct
+
+from kinetoscope.trace.events import CpuOp, CudaCall, GpuActivity, starting_in
+from kinetoscope.trace.tokens import is_token, may_pick_token, may_start_token, outermost
+
+MIN_ITERATIONS, MIN_TOKENS = 4, 3
+SAME_LAUNCHES, SAME_KERNELS = 0.9, 0.5
+"""Least common share of the launches of two stretches, and of their kernels with grids, for which they agree."""
+MIN_IN_A_ROW = 0.9
+MAX_ANCHORS, MAX_KINDS = 12, 8
+NEARBY = 0.1
+"""A launch that recurs sooner than after this share of the usual distance belongs to the occurrence before it."""
+_LOSS = re.compile(r"_loss(?:_|$)")
+
+
+class Loop(Struct, frozen=True):
+    """(start, end) of each iteration in µs; whether each produces one token."""
+
+    spans: list[tuple[float, float]]
+    are_tokens: bool
+
+
+class _Launch(Struct, frozen=True, gc=False):
+    key: str
+    details: tuple[Hashable, ...]  # kernels with grids; shapes of an operator
+    start_us: float
+    end_us: float
+    replays: bool
+    work_us: float
+
+
+class _Stretch(Struct, frozen=True):
+    first: int
+    end: int  # exclusive
+
+
+def find_loop(ops: Sequence[CpuOp], calls: Sequence[CudaCall], activities: Sequence[GpuActivity]) -> Loop | None:
+    """The iterations of a loop; None without one.
+
+    None also if each has one graph replay: then the replays mark the steps.
+    """
+    launches = _launches(activities) if activities else _operators(ops)
+    if len(launches) < 2 * MIN_ITERATIONS or (calls and not activities):
+        return None
+    work = sorted((a for a in activities if a.launch is not None), key=_launched_at)
+    for anchor in _anchors(launches):
+        every = _cut(launches, anchor)
+        stretches = _agreeing(launches, every)
+        if not _are_a_loop(launches, every, stretches):
+            continue
+        if all(sum(each.replays for each in launches[s.first : s.end]) == 1 for s in stretches):
+            return None
+        spans = [_span(launches, stretch) for stretch in stretches]
+        follows_prompt = _follows_prompt(launches, every, stretches)
+        tokens = [
+            (start, end)
+            for start, end in spans
+            if is_token(starting_in(ops, start, end), _launched(work, start, end), follows_prompt=follows_prompt)
+        ]
+        if len(tokens) >= max(MIN_TOKENS, MIN_IN_A_ROW * len(spans) - 1):
+            return Loop(tokens, are_tokens=True)
+        is_whole = all(_is_whole(starting_in(ops, start, end)) for start, end in spans)
+        if len(spans) >= MIN_ITERATIONS and is_whole and _covers(launches, stretches, of_all=True):
+            return Loop(spans, are_tokens=False)
+    return None
+
+
+def _launched_at(activity: GpuActivity) -> float:
+    return activity.launch.start_us if activity.launch is not None else 0.0
+
+
+def _launched(work: Sequence[GpuActivity], start_us: float, end_us: float) -> Sequence[GpuActivity]:
+    """The activities launched in a stretch of time; `work` in the order of its launches."""
+    return work[bisect_left(work, start_us, key=_launched_at) : bisect_left(work, end_us, key=_launched_at)]
+
+
+def _are_a_loop(launches: Sequence[_Launch], every: Sequence[_Stretch], agreeing: Sequence[_Stretch]) -> bool:
+    """Whether agreeing stretches, a prompt included, are many enough, most of those in their range, and long enough."""
+    if len(agreeing) < MIN_TOKENS or len(every) < MIN_ITERATIONS:
+        return False
+    in_range = every.index(agreeing[-1]) - every.index(agreeing[0]) + 1
+    return len(agreeing) >= MIN_IN_A_ROW * in_range and _covers(launches, agreeing, of_all=False)
+
+
+def _launches(activities: Iterable[GpuActivity]) -> list[_Launch]:
+    """The launches of the thread that launched most GPU time, in their order."""
+    of_call: dict[int, list[GpuActivity]] = defaultdict(list)
+    busy: dict[str, float] = defaultdict(float)
+    for activity in activities:
+        if activity.launch is not None:
+            of_call[id(activity.launch)].append(activity)
+            busy[activity.launch.thread] += activity.duration_us
+    thread = max(busy, key=lambda each: busy[each], default="")
+    launches = []
+    for work in of_call.values():
+        call = work[0].launch
+        if call is None or call.thread != thread:
+            continue
+        outer = outermost(work[0].op)
+        replays = "GraphLaunch" in call.name
+        key = outer.name if outer is not None and not replays else work[0].name
+        start_us = call.start_us if outer is None else min(outer.start_us, call.start_us)
+        end_us = call.end_us if outer is None else max(outer.end_us, call.end_us)
+        details = tuple((activity.name, activity.grid) for activity in work)
+        launches.append(_Launch(key, details, start_us, end_us, replays, sum(a.duration_us for a in work)))
+    return sorted(launches, key=lambda each: each.start_us)
+
+
+def _operators(ops: Iterable[CpuOp]) -> list[_Launch]:
+    """The outermost operators of the thread that has most of them."""
+    by_thread: dict[str, list[CpuOp]] = defaultdict(list)
+    for op in ops:
+        if not op.is_annotation and (op.parent is None or op.parent.is_annotation):
+            by_thread[op.thread].append(op)
+    outer = max(by_thread.values(), key=len, default=[])
+    return [
+        _Launch(op.name, ((op.name, op.input_shapes),), op.start_us, op.end_us, False, op.duration_us) for op in outer
+    ]
+
+
+def _anchors(launches: Sequence[_Launch]) -> list[str]:
+    """Launches that may begin an iteration: an embedding or a pick, then those that recur as often as most others."""
+    counts = Counter(each.key for each in launches)
+    counts = Counter({key: count for key, count in counts.items() if MIN_ITERATIONS <= count <= len(launches) // 2})
+    peers = Counter(counts.values())
+    keys = list(dict.fromkeys(each.key for each in launches))  # the earliest first
+    first = [key for starts in (may_start_token, may_pick_token) for key in keys if key in counts and starts(key)]
+    rest = sorted(
+        (key for key in keys if key in counts and key not in first), key=lambda key: (-peers[counts[key]], counts[key])
+    )
+    return [*first, *rest][:MAX_ANCHORS]
+
+
+def _cut(launches: Sequence[_Launch], anchor: str) -> list[_Stretch]:
+    """The stretches from each anchor to the next, or until after each pick; the last has at most the usual length."""
+    places = [index for index, each in enumerate(launches) if each.key == anchor]
+    distances = [after - before for before, after in pairwise(places)]
+    usual = quantiles(distances, n=4)[2] if len(distances) > 1 else 0
+    kept = places[:1]
+    for place in places[1:]:
+        if place - kept[-1] >= NEARBY * usual:
+            kept.append(place)
+    if may_pick_token(anchor):
+        kept = [0, *(place + 1 for place in kept if place + 1 < len(launches))]
+    stretches = [_Stretch(before, after) for before, after in pairwise(kept)]
+    length = median_low([stretch.end - stretch.first for stretch in stretches]) if stretches else len(launches)
+    return [*stretches, _Stretch(kept[-1], min(len(launches), kept[-1] + length))]
+
+
+def _agreeing(launches: Sequence[_Launch], stretches: Sequence[_Stretch]) -> list[_Stretch]:
+    """The largest group of stretches with the same launches; of these with the same kernels, if most have them."""
+    keys: list[Counter[Hashable]] = [Counter(each.key for each in launches[s.first : s.end]) for s in stretches]
+    alike = _largest_group(keys, SAME_LAUNCHES)
+    details: list[Counter[Hashable]] = [
+        Counter(detail for each in launches[stretches[i].first : stretches[i].end] for detail in each.details)
+        for i in alike
+    ]
+    same = _largest_group(details, SAME_KERNELS)
+    if len(same) >= MIN_TOKENS and 2 * len(same) > len(alike):
+        alike = [alike[index] for index in same]
+    return [stretches[index] for index in alike]
+
+
+def _largest_group(counters: Sequence[Counter[Hashable]], least: float) -> list[int]:
+    """The indices of the largest group that agrees with its first member; empty for many small groups."""
+    groups: list[list[int]] = []
+    for index, counter in enumerate(counters):
+        group = next((each for each in groups if _common(counters[each[0]], counter) >= least), None)
+        if group is not None:
+            group.append(index)
+        elif len(groups) < MAX_KINDS:
+            groups.append([index])
+    return max(groups, key=len, default=[])
+
+
+def _common(first: Counter[Hashable], second: Counter[Hashable]) -> float:
+    """The share of two multisets that they have in common."""
+    total = first.total() + second.total()
+    return 2 * sum(min(count, second[key]) for key, count in first.items()) / total if total else 0.0
+
+
+def _covers(launches: Sequence[_Launch], stretches: Sequence[_Stretch], *, of_all: bool) -> bool:
+    """Whether the stretches have most of the GPU time, or most of the time: since the first of them, or of all."""
+    begin = 0 if of_all else stretches[0].first
+    work_us = sum(each.work_us for s in stretches for each in launches[s.first : s.end])
+    lasted_us = sum(end - start for start, end in (_span(launches, stretch) for stretch in stretches))
+    return 2 * work_us > sum(each.work_us for each in launches[begin:]) or 2 * lasted_us > (
+        launches[-1].end_us - launches[begin].start_us
+    )
+
+
+def _follows_prompt(launches: Sequence[_Launch], every: Sequence[_Stretch], chosen: Sequence[_Stretch]) -> bool:
+    """Whether a stretch with more GPU work, most of it the same launches, lies directly before the first iteration."""
+    index = every.index(chosen[0])
+    if not index:
+        return False
+    prompt, token = (launches[s.first : s.end] for s in (every[index - 1], chosen[0]))
+    alike = _common(Counter(each.key for each in prompt), Counter(each.key for each in token))
+    return alike >= SAME_KERNELS and sum(each.work_us for each in prompt) > sum(each.work_us for each in token)
+
+
+def _is_whole(ops: Iterable[CpuOp]) -> bool:
+    """Whether these operators have an embedding, a pick or a loss: a layer has none of them."""
+    return any(_LOSS.search(op.name) or may_start_token(op.name) or may_pick_token(op.name) for op in ops)
+
+
+def _span(launches: Sequence[_Launch], stretch: _Stretch) -> tuple[float, float]:
+    start_us = launches[stretch.first].start_us
+    if stretch.end < len(launches):
+        return start_us, launches[stretch.end].start_us
+    return start_us, max(each.end_us for each in launches[stretch.first : stretch.end])

@@ -1,0 +1,157 @@
+"""Iterations of loops that nothing marks, and which of them are tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from kinetoscope.trace.events import Trace
+from kinetoscope.trace.kineto import read_trace
+from kinetoscope.trace.marks import GRAPH_REPLAYS, ITERATIONS, TOKENS, WHOLE
+from tests.tool.events import Event, kernel, launch, trace_bytes
+from tests.tool.token_loops import GEMM, GEMV, PITCH_US, Launch, answer, events, forward
+
+TOKEN_US = PITCH_US * len(forward(1, 1))
+CONVOLUTION = "sm80_xmma_fprop_implicit_gemm_tf32f32_tf32f32_f32_nhwckrsc_nhwc_tilesize128x128x16_kernel_cudnn"
+
+
+def read(launches: Sequence[Launch], *more: Event) -> Trace:
+    return read_trace(trace_bytes(*events(launches), *more))
+
+
+def lengths(trace: Trace) -> list[float]:
+    return [round(step.end_us - step.start_us, 3) for step in trace.steps]
+
+
+def uncounted(trace: Trace) -> dict[str, int]:
+    return {group.reason: len(group.activities) for group in trace.uncounted}
+
+
+@pytest.mark.parametrize("tokens", [3, 9])
+@pytest.mark.parametrize("sequences", [1, 3])
+@pytest.mark.parametrize("shapes", [True, False])
+def test_tokens_after_a_prompt(tokens: int, sequences: int, shapes: bool) -> None:
+    trace = read(answer(32, tokens, sequences=sequences, shapes=shapes))
+    assert trace.steps_from == TOKENS
+    assert lengths(trace) == [*[TOKEN_US] * (tokens - 1), TOKEN_US - 2.0]  # the last operator ends 2 us earlier
+    assert {len(step.kernels) for step in trace.steps} == {len(forward(1, 1))}
+    assert [step.name for step in trace.steps[:2]] == ["token #0", "token #1"]
+    assert uncounted(trace) == {"launched before the first step": len(forward(1, 1))}
+
+
+def test_without_operators_kernels_repeat() -> None:
+    bare = [Launch(None, each.kernel, each.us, each.grid) for each in answer(32, 6)]
+    trace = read(bare)
+    assert (trace.steps_from, len(trace.steps)) == (TOKENS, 6)
+
+
+def test_a_prompt_tells_where_kernels_do_not() -> None:
+    plain = [
+        Launch(each.op, each.kernel.replace(GEMV, GEMM).replace("splitkv_", ""), each.us, each.grid)
+        for each in answer(32, 6)
+    ]
+    assert read(plain).steps_from == TOKENS
+    assert read(plain[len(forward(1, 1)) :]).steps_from == ITERATIONS
+
+
+def test_an_extra_kernel_now_and_then() -> None:
+    extra = [Launch("aten::isin", "isin_kernel"), Launch("aten::all", "all_kernel")]
+    launches = forward(16, 16, us=9.0)
+    for index in range(12):
+        launches += forward(1, 17 + index) + (extra if index % 3 == 2 else [])
+    trace = read(launches)
+    assert trace.steps_from == TOKENS
+    assert lengths(trace) == [TOKEN_US, TOKEN_US, TOKEN_US + 2 * PITCH_US] * 3 + [TOKEN_US] * 3
+
+
+def training(index: int) -> list[Launch]:
+    backward = [
+        Launch(f"autograd::engine::evaluate_function: {each.op}Backward0", each.kernel) for each in forward(9, 9)
+    ]
+    return [*forward(9, 9)[:-1], Launch("aten::nll_loss", "nll_loss"), *backward, Launch("aten::argmax", "ArgMaxOps")]
+
+
+def images(index: int) -> list[Launch]:
+    layers = [Launch("aten::conv2d", CONVOLUTION), Launch("aten::relu", "relu"), Launch("aten::linear", GEMV)]
+    return [Launch("aten::to", "to"), *layers * 4, Launch("aten::nll_loss", "nll"), Launch("aten::argmax", "ArgMaxOps")]
+
+
+def texts(index: int) -> list[Launch]:
+    return forward(128, 128)
+
+
+def speculation(index: int) -> list[Launch]:
+    drafts = [each for _ in range(3) for each in forward(1, 9)]
+    return [Launch("aten::zeros", "fill"), *drafts, *forward(4, 12), Launch("aten::cumprod", "cumprod")]
+
+
+@pytest.mark.parametrize("iteration", [training, images, texts, speculation])
+def test_a_loop_without_tokens(iteration: Callable[[int], list[Launch]]) -> None:
+    length = PITCH_US * len(iteration(0))
+    trace = read([each for index in range(5) for each in iteration(index)])
+    assert trace.steps_from == ITERATIONS
+    assert lengths(trace) == [*[length] * 4, length - 2.0]
+    assert trace.steps[0].name == "iteration #0"
+
+
+def noise(count: int) -> list[Launch]:
+    return [Launch(f"aten::op{index}", "k", 50.0) for index in range(count)]
+
+
+LAYER = [
+    Launch("aten::linear", GEMM),
+    Launch("sgl_kernel::apply_rotary_embedding", "rotary_embedding_kernel"),
+    Launch("aten::layer_norm", "norm"),
+]
+
+
+@pytest.mark.parametrize(
+    "launches",
+    [
+        answer(32, 2),
+        [Launch("aten::embedding", "indexSelect"), *LAYER * 12, Launch("aten::argmax", "ArgMaxOps")],
+        [*texts(0), *texts(0), *texts(0), *noise(150), *texts(0)],
+        [],
+    ],
+    ids=["two tokens", "layers of one forward pass", "mostly other work", "nothing"],
+)
+def test_no_loop(launches: list[Launch]) -> None:
+    trace = read(launches) if launches else read([Launch("aten::mm", GEMM)])
+    assert trace.steps_from == WHOLE
+
+
+def test_prompts_of_many_answers_are_between_the_tokens() -> None:
+    trace = read([*answer(32, 12), *answer(48, 12)])
+    assert (trace.steps_from, len(trace.steps)) == (TOKENS, 24)
+    assert uncounted(trace) == {
+        "launched before the first step": len(forward(1, 1)),
+        "launched between steps": len(forward(1, 1)),
+    }
+
+
+def replays(count: int, pieces: int) -> list[Event]:
+    """Tokens of so many graphs each, between an eager embedding and a pick."""
+    made: list[Any] = []
+    for index in range(count):
+        start, first = 1000.0 * index, 100 * index + 1
+        made += events([Launch("aten::embedding", "indexSelect", dims=[[9, 9], [1, 1]])], start=start, first=first)
+        for piece in range(pieces):
+            at, number = start + 100.0 + 100 * piece, first + 10 + piece
+            made.append(launch(number, at, name="cudaGraphLaunch"))
+            made += [kernel(f"{GEMV} {piece}", number, at + 10.0 + 9 * each, 8.0) for each in range(9)]
+        made += events([Launch("aten::argmax", "ArgMaxOps")], start=start + 900.0, first=first + 50)
+    return made
+
+
+def test_graphs_of_a_token() -> None:
+    several = read_trace(trace_bytes(*replays(5, 3)))
+    assert (several.steps_from, lengths(several)) == (TOKENS, [1000.0] * 4 + [908.0])
+    assert read_trace(trace_bytes(*replays(5, 1))).steps_from == GRAPH_REPLAYS
+
+
+def test_a_loop_of_operators_on_the_cpu() -> None:
+    made = [each for each in events(answer(16, 5)) if each["cat"] == "cpu_op"]
+    trace = read_trace(trace_bytes(*made))
+    assert (trace.steps_from, len(trace.steps)) == (TOKENS, 5)
