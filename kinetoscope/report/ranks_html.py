@@ -22,7 +22,7 @@ def ranks_kicker(report: RanksReport) -> str:
     """`2 × NVIDIA H200 · 3 steps`, in plain text."""
     devices = sorted({rank.device for rank in report.ranks if rank.device})
     steps = sorted({rank.steps for rank in report.ranks})
-    count = f"{len(report.ranks)} × {devices[0]}" if len(devices) == 1 else f"{len(report.ranks)} ranks"
+    count = f"{len(report.ranks):,} × {devices[0]}" if len(devices) == 1 else f"{len(report.ranks):,} ranks"
     listed = f"{steps[0]}" if len(steps) == 1 else f"{steps[0]} to {steps[-1]}"
     return f"{count} · {listed} step{'' if steps == [1] else 's'}"
 
@@ -45,11 +45,16 @@ def _tiles(report: RanksReport) -> Iterable[tuple[str, str, str]]:
     compared = " and ".join(f"{each:,} {name}{'' if each == 1 else 's'}" for each, name in counts if each)
     yield "time of a step", us_text(median(part.step_us for part in parts)), "mean of the steps; median of the ranks"
     if late is None:
-        yield "late rank", "none", f"{compared or 'no collectives'} compared"
+        yield "late rank", "none" if compared else "unknown", f"{compared or 'no collectives'} compared"
     else:
         last_at = next(rank.last_at for rank in report.ranks if rank.rank == late.rank)
         saving = f"on time, a step would be {us_text(late.saving_us)} shorter"
-        yield "late rank", str(late.rank), f"last at {last_at:,} of {compared}; {saving}"
+        ranks = late_ranks(report)
+        name, value = (
+            "late ranks" if len(ranks) > 1 else "late rank",
+            ", ".join(map(str, ranks[:4])) + " …" * (len(ranks) > 4),
+        )
+        yield name, value, f"rank {late.rank}: last at {last_at:,} of {compared}; {saving}"
     most, least = (choose(parts, key=lambda part: part.waiting_us) for choose in (max, min))
     on = f"per step on rank {most.rank}, the most; {us_text(least.waiting_us)} on rank {least.rank}"
     yield "exposed waiting", us_text(most.waiting_us), on

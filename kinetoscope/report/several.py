@@ -118,7 +118,7 @@ def _ranks(sides: Sequence[_Reduced]) -> MultiReport:
     findings = {side.digest.ranks[0].rank or 0: side.findings for side in sides if side.findings is not None}
     count = len(report.ranks)
     return MultiReport(
-        f"{count} rank{'' if count == 1 else 's'} of one job",
+        f"{count:,} rank{'' if count == 1 else 's'} of one job",
         ranks_headline(report),
         ranks_report_parts(report, findings),
         {**ranks_data(report), "findings": findings_data(findings)},

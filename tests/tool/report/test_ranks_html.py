@@ -17,7 +17,7 @@ from kinetoscope.report.document import several_html
 from kinetoscope.report.rank_drawing import members_text, us_text
 from kinetoscope.report.rank_findings import Findings, findings_data, rank_findings, rank_findings_html
 from kinetoscope.report.rank_tables import quantile_ns
-from kinetoscope.report.ranks_html import ranks_kicker, ranks_report_parts
+from kinetoscope.report.ranks_html import ranks_kicker, ranks_lead, ranks_report_parts
 from kinetoscope.report.several import report_several
 from kinetoscope.trace.events import Collective
 from tests.tool.markup import EVIL
@@ -201,6 +201,18 @@ def test_findings_need_traces() -> None:
     assert "No rule found a fault" in Page(rank_findings_html(found(0, silent), report)).text
 
 
+def test_one_rank_tells_of_no_late_rank() -> None:
+    report = ranks_report(late_job(1, None))
+    assert "late rank unknown no collectives compared" in Page(ranks_lead(report)).text
+    assert [part.heading for part in ranks_report_parts(report, {})] == [
+        "Where each rank's step goes",
+        "Each rank's findings",
+        "The sums of every rank",
+        "Kernels of all ranks",
+        "Method and limits",
+    ]
+
+
 def test_digests_alone_make_a_page(tmp_path: Path) -> None:
     paths = []
     for rank, made in enumerate(late_job(3, 1)):
@@ -211,7 +223,7 @@ def test_digests_alone_make_a_page(tmp_path: Path) -> None:
     assert report.kicker == ranks_kicker(ranks_report(late_job(3, 1))) == "3 × NVIDIA Sample · 3 steps"
     page = Page(several_html(report))
     assert page.text.count("need its trace, and this report has digests") == 1
-    assert "last at 6 of 6 collectives; on time, a step would be 60.0 µs shorter" in page.text
+    assert "rank 1: last at 6 of 6 collectives; on time, a step would be 60.0 µs shorter" in page.text
 
 
 def test_quantiles_are_those_of_the_bins() -> None:
