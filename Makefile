@@ -24,10 +24,11 @@ endif
 # Wheels only, each of a hash in the lock; --no-deps, since the lock is complete (`pip check` says so afterwards).
 LOCKED = -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: --no-deps
 
-# A process for each core, of at most eight.
+# A process for each core, of at most eight; in `make check` one more, since tests wait for browsers and servers.
 TESTS = $(PY) -m pytest --numprocesses auto --maxprocesses 8 --dist loadfile
+ALL_TESTS = $(TESTS) --numprocesses $$($(PY) -c 'import os; print(min(8, (os.cpu_count() or 1) + 1))')
 
-# Lint and docs at once, but not where docs may measure a GPU: then nothing else runs.
+# Lint, docs and recordings at once, but not where docs may measure a GPU: then nothing else runs.
 TOGETHER = $(if $(shell command -v nvidia-smi 2>/dev/null),,--jobs=2 --output-sync=target)
 
 # Where `make docs` builds. `make check` builds elsewhere, for the address at which its tests serve what was built.
@@ -106,10 +107,13 @@ record: $(READY)  ## measure on this GPU what is stale or missing (CHAPTER=mlp, 
 
 check:  ## what a change must pass: lint, docs, no stale recording, no flipped verdict, all tests (needs Chromium)
 	$(need) docs test lint
-	@SITE_URL=https://example.org/profiling-pytorch/ $(MAKE) --no-print-directory $(TOGETHER) lint docs SITE=$(CHECKED)
+	@SITE_URL=https://example.org/profiling-pytorch/ $(MAKE) --no-print-directory $(TOGETHER) lint docs \
+		recordings-check SITE=$(CHECKED)
+	BUILT_SITE=$(CHECKED) $(ALL_TESTS) --hypothesis-profile check
+
+recordings-check:
 	$(PY) -m snippets.lab list --check
 	$(PY) -m snippets.lab claims --check
-	BUILT_SITE=$(CHECKED) $(TESTS) --hypothesis-profile check
 
 lock:  ## resolve the ranges of pyproject.toml anew into the locks (KEEP="torch==X.Y.Z" holds one back)
 	@set -e; python="$(SYSTEM_PYTHON)"; \

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,10 +14,11 @@ from typing import Any
 
 import pytest
 
-TOGETHER = "tests/site/"
-"""One process looks at the site: another would build it and start a browser for itself."""
-FIRST = "tests/site/test_pages.py"
-"""What begins first of these: another site is built meanwhile for the rest."""
+SITE = "tests/site/"
+VISITS = tuple(f"{SITE}test_{name}.py" for name in ("pages", "stops", "weight"))
+"""These ask for what was seen on the first visit to each page."""
+QUICK = ("tests/book/", "tests/chapters/", "tests/lab/", "tests/tool/")
+"""Whose files take seconds, unless a test in them is marked as slow."""
 
 if find_spec("hypothesis"):  # some tests of the tool run without it
     from hypothesis import HealthCheck, settings
@@ -50,13 +52,16 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """A process takes file by file: what the tests of a file have read stays."""
+    """A process takes file by file, since what the tests of a file have read stays; of the site, half of the files."""
     from xdist.scheduler import LoadFileScheduling
 
     class Scheduling(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return TOGETHER if nodeid.startswith(TOGETHER) else super()._split_scope(nodeid)
+            if not nodeid.startswith(SITE):
+                return super()._split_scope(nodeid)
+            return "visits" if nodeid.startswith(VISITS) else SITE
 
+    config.option.loadscopereorder = False  # `pytest_collection_modifyitems` has put the long ones first
     return Scheduling(config, log)
 
 
@@ -72,7 +77,10 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: not item.nodeid.startswith(FIRST))
+    tests_in = Counter(item.path for item in items)
+    long = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: (item.nodeid.startswith(QUICK) and item.path not in long, -tests_in[item.path]))
+    items.sort(key=lambda item: (not item.nodeid.startswith(SITE), not item.nodeid.startswith(VISITS)))
     needing = [item for item in items if item.get_closest_marker("gpu")]
     if not needing:
         return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby, pairwise
@@ -14,7 +15,7 @@ from kinetoscope.diagnosis.facts import Facts
 from kinetoscope.diagnosis.gaps import LONG_US
 from kinetoscope.diagnosis.sites import MAX_DEPTH
 from kinetoscope.trace.events import CpuOp, Span
-from kinetoscope.trace.intervals import length_us
+from kinetoscope.trace.intervals import length_us, ns
 
 MAX_GAP_US = 100.0
 """A longer time between two operators of a loop is not the loop's own Python: something else took it."""
@@ -84,10 +85,14 @@ def one_of_each_us(ops: Iterable[CpuOp]) -> float:
     return math.fsum(map(fmean, durations.values()))
 
 
-def short_python_us(facts: Facts) -> float:
-    """Times below `LONG_US` in which the steps' threads run no operator, per step."""
+def loop_overhead_us(facts: Facts, called: Sequence[CpuOp]) -> float:
+    """Times in which the steps' threads run no operator, per step: those below `LONG_US`, and those before a node of
+    the backward pass, in which autograd orders the graph."""
+    starts, names = [ns(op.start_us) for op in called], [*(op.name for op in called), ""]
     times = facts.cpu.partition(facts.windows)["Python"]
-    return length_us(each for each in times if length_us([each]) < LONG_US) / len(facts.steps)
+    return length_us(
+        each for each in times if length_us([each]) < LONG_US or is_node(names[bisect_right(starts, each[0])])
+    ) / len(facts.steps)
 
 
 def busiest_place(facts: Facts, ops: Sequence[CpuOp]) -> str:

@@ -15,7 +15,7 @@ MSPROF = "msprof-analyze 26.2.0, advisor/rules: https://gitcode.com/Ascend/mspro
 DYNAMIC_CACHE = "transformers 5.17, cache_utils.py (DynamicLayer.update): https://pypi.org/project/transformers/5.17.0/"
 STATIC_CACHE = "transformers 5.17, cache_utils.py (StaticLayer): https://pypi.org/project/transformers/5.17.0/"
 REPEAT_KV = "transformers 5.17, sdpa_attention.py (repeat_kv): https://pypi.org/project/transformers/5.17.0/"
-LOGITS_TO_KEEP = "transformers, `logits_to_keep`: https://pypi.org/project/transformers/5.17.0/"
+LOGITS_TO_KEEP = "transformers, logits_to_keep: https://pypi.org/project/transformers/5.17.0/"
 GENERATE_SYNCS = "transformers#43089 (3.25 waits per token): https://github.com/huggingface/transformers/issues/43089"
 MEMORY_RATE = (
     "How to scale your model, inference (bytes over bandwidth bound a token): "

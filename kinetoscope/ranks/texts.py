@@ -115,7 +115,7 @@ def _exposed_sentence(report: RanksReport) -> str:
     """The transfer that nothing hides, if it is worth a sentence; begins with a space."""
     us = exposed_transfer_us(report)
     step_us = median(part.step_us for part in report.parts) if report.parts else 0.0
-    if not us or us < MIN_EXPOSED * step_us:
+    if us < MIN_EXPOSED * step_us or not step_us:
         return ""
     share = f"{us_text(us)} of {us_text(step_us)} per step ({100 * us / step_us:.0f} %)"
     return f" Communication with nothing beside it takes {share}."

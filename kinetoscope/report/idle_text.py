@@ -11,6 +11,9 @@ from kinetoscope.trace.units import format_value
 
 MOSTLY_IDLE = 0.25
 """Below this share of GPU work in a step, having found no fault explains nothing."""
+PARTLY_IDLE = 0.6
+"""Below this share, a cause is named that no rule weighs against what the profiler itself costs."""
+_WEIGHED = ("launching", "Python")
 MIN_PAUSES = 0.25
 """From this share of the time on, pauses between the steps are named, if they are most of the idle time."""
 CAUSE_NAMES = {"Python": "Python between the operators", "nothing recorded": "time in which the trace shows nothing"}
@@ -20,14 +23,15 @@ _SEVERAL = 3
 
 
 def unexplained_idle(diagnosed: DiagnosedTrace) -> str:
-    """The main place or cause of idle time, for a trace in which no rule fired; empty if the GPU is hardly idle."""
+    """The main place or cause of idle time, for a trace in which no rule fired; empty if the GPU works enough."""
     if pauses := idle_between_steps(diagnosed):
         return f"No rule found why: {pauses[:1].lower()}{pauses[1:]}"
     idle, waits = diagnosed.idle, diagnosed.waits
-    if idle is None or share(gpu_busy_us(waits), waits) >= MOSTLY_IDLE:
+    if idle is None:
         return ""
     cause, us = idle.main_cause
-    if not us:
+    least = MOSTLY_IDLE if cause in _WEIGHED else PARTLY_IDLE
+    if not us or share(gpu_busy_us(waits), waits) >= least:
         return ""
     part = us / idle.total_us
     amount = "most" if part > _MOST else f"{100 * part:.0f} %"

@@ -22,6 +22,7 @@ MAX_DEPTH = 12
 _ANNOTATION = re.compile(r"(?:nccl|rccl|xccl|hccl|mccl|gloo|ucc|c10d|_c10d_functional):+(.+)")
 _PEERS = re.compile(r"(?:send|recv) \d{1,9}(?:->|<-)(\d{1,9})")
 _NUMBER = re.compile(r"\d{1,9}")
+_HASH = re.compile(r"[0-9a-f]{16,}")
 _MAX_RANKS = 1_000_000
 
 
@@ -40,7 +41,7 @@ def collective_of(args: CollectiveArgs) -> Collective | None:
         args.elements_out,
         args.type or "",
         size,
-        args.group or args.group_description or "",
+        _group(args, ranks),
         ranks,
         args.sequence,
         ranks[peer] if peer is not None and 0 <= peer < len(ranks) else peer,
@@ -53,6 +54,12 @@ def stated_rank(collectives: Iterable[Collective]) -> int | None:
     """The rank in the whole job of which all of these collectives are; None if they do not tell, or differ."""
     ranks = {collective.rank for collective in collectives} - {None}
     return ranks.pop() if len(ranks) == 1 else None
+
+
+def _group(args: CollectiveArgs, ranks: tuple[int, ...]) -> str:
+    """The name of the group; its description if the name is a hash and the members tell the group apart."""
+    name, described = args.group or "", args.group_description or ""
+    return described if described and (not name or (ranks and _HASH.fullmatch(name))) else name
 
 
 @lru_cache(maxsize=4096)

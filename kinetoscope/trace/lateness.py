@@ -113,7 +113,7 @@ def _late(parts: Sequence[RankParts], waits_us: WaitsFor, matched: Sequence[Matc
         return None
     is_pipeline = sum(each.calls[0].operation == PAIR for each in matched) > len(matched) / 2
     least = MIN_STAGE_SHARE if is_pipeline else MIN_SHARE
-    return late if late.saving_us >= least * late.step_us else None
+    return late if late.saving_us >= least * late.step_us > 0 else None
 
 
 def gets_more(rank: int, matched: Sequence[Matched]) -> bool:

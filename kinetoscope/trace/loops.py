@@ -29,6 +29,7 @@ MIN_ITERATIONS, MIN_TOKENS = 4, 3
 SAME_LAUNCHES, SAME_KERNELS = 0.9, 0.5
 """Least common share of the launches of two stretches, and of their kernels with grids, for which they agree."""
 MIN_IN_A_ROW = 0.9
+MIN_LAUNCHES = 3
 MAX_ANCHORS, MAX_KINDS = 12, 8
 NEARBY = 0.1
 """A launch that recurs sooner than after this share of the usual distance belongs to the occurrence before it."""
@@ -67,18 +68,18 @@ def find_loop(ops: Sequence[CpuOp], calls: Sequence[CudaCall], activities: Seque
     work = sorted((a for a in activities if a.launch is not None), key=_launched_at)
     for anchor in _anchors(launches):
         every = _cut(launches, anchor)
-        stretches = _agreeing(launches, every)
+        stretches = _agreeing(launches, every) if _are_alike_in_length(every) else []
         if not _are_a_loop(launches, every, stretches):
             continue
         if all(sum(each.replays for each in launches[s.first : s.end]) == 1 for s in stretches):
             return None
         spans = [_span(launches, stretch) for stretch in stretches]
         follows_prompt = _follows_prompt(launches, every, stretches)
-        tokens = [
-            (start, end)
-            for start, end in spans
-            if is_token(starting_in(ops, start, end), _launched(work, start, end), follows_prompt=follows_prompt)
-        ]
+
+        def produces_token(span: tuple[float, float], follows_prompt: bool = follows_prompt) -> bool:
+            return is_token(starting_in(ops, *span), _launched(work, *span), follows_prompt=follows_prompt)
+
+        tokens = [span for span in spans if produces_token(span)] if produces_token(spans[len(spans) // 2]) else []
         if len(tokens) >= max(MIN_TOKENS, MIN_IN_A_ROW * len(spans) - 1):
             return Loop(tokens, are_tokens=True)
         is_whole = all(_is_whole(starting_in(ops, start, end)) for start, end in spans)
@@ -94,6 +95,15 @@ def _launched_at(activity: GpuActivity) -> float:
 def _launched(work: Sequence[GpuActivity], start_us: float, end_us: float) -> Sequence[GpuActivity]:
     """The activities launched in a stretch of time; `work` in the order of its launches."""
     return work[bisect_left(work, start_us, key=_launched_at) : bisect_left(work, end_us, key=_launched_at)]
+
+
+def _are_alike_in_length(every: Sequence[_Stretch]) -> bool:
+    """Whether half of the stretches have about the usual number of launches, not one or two: a cheap test before their
+    comparison."""
+    lengths = [stretch.end - stretch.first for stretch in every]
+    usual = median_low(lengths)
+    alike = sum(0.8 * usual <= length <= usual / 0.8 for length in lengths)
+    return usual >= MIN_LAUNCHES and 2 * alike >= len(lengths)
 
 
 def _are_a_loop(launches: Sequence[_Launch], every: Sequence[_Stretch], agreeing: Sequence[_Stretch]) -> bool:
@@ -186,12 +196,16 @@ def _agreeing(launches: Sequence[_Launch], stretches: Sequence[_Stretch]) -> lis
 def _largest_group(counters: Sequence[Counter[Hashable]], least: float) -> list[int]:
     """The indices of the largest group that agrees with its first member; empty for many small groups."""
     groups: list[list[int]] = []
+    known: dict[frozenset[tuple[Hashable, int]], list[int]] = {}  # most stretches of a loop are equal
     for index, counter in enumerate(counters):
-        group = next((each for each in groups if _common(counters[each[0]], counter) >= least), None)
-        if group is not None:
-            group.append(index)
-        elif len(groups) < MAX_KINDS:
-            groups.append([index])
+        key = frozenset(counter.items())
+        group = known.get(key)
+        if group is None:
+            group = next((each for each in groups if _common(counters[each[0]], counter) >= least), [])
+            known[key] = group
+            if not group and len(groups) < MAX_KINDS:
+                groups.append(group)
+        group.append(index)
     return max(groups, key=len, default=[])
 
 

@@ -102,7 +102,7 @@ def calls_of(
             continue
         size = max(0, len(members) or collective.group_size or 0)
         place = step.number, members, collective.group, operation
-        number = _number(stated) if operation != PAIR and collective.group in are_numbered else None
+        number = _number(stated) if operation != PAIR and (collective.group, collective.ranks) in are_numbered else None
         index = seen[place] if number is None else number
         seen[place] += 1
         found.append(
@@ -127,12 +127,12 @@ def _groups_of_streams(kernels: Iterable[GpuActivity]) -> dict[tuple[int, int], 
     }
 
 
-def _numbered_groups(kernels: Iterable[GpuActivity]) -> set[str]:
-    """The groups in which each collective has a sequence number of its own."""
-    numbers: dict[str, list[int | None]] = defaultdict(list)
+def _numbered_groups(kernels: Iterable[GpuActivity]) -> set[object]:
+    """The groups, by name and members, in which each collective has a number of its own."""
+    numbers: dict[object, list[int | None]] = defaultdict(list)
     for kernel in kernels:
         if kernel.collective is not None:
-            numbers[kernel.collective.group].append(_number(kernel.collective))
+            numbers[kernel.collective.group, kernel.collective.ranks].append(_number(kernel.collective))
     return {group for group, found in numbers.items() if None not in found and len(set(found)) == len(found)}
 
 
@@ -178,7 +178,7 @@ def _is_one(calls: Sequence[Call], ranks: int) -> bool:
     """Whether the calls can be of one collective: each rank once, members of the group, no more than its size."""
     present = {call.rank for call in calls}
     members, size = calls[0].members, calls[0].size
-    if len(present) < 2 or len(present) < len(calls):
+    if len(present) < 2 or len(present) < len(calls) or (calls[0].operation == PAIR and len(members) != 2):
         return False
     if members:
         return present <= set(members)

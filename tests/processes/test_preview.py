@@ -193,24 +193,12 @@ def test_a_mistake_on_a_page_is_one_traceback_with_page_and_line(
 @pytest.mark.parametrize(
     ("old", "new", "problem"),
     [
-        (
-            'print(show("rmsnorm-check"',
-            '1\nprint(show("rmsnorm-check"',
-            ": 3 lines, but the limit is 2: move the rest into",
-        ),
-        ('"rmsnorm-kernels"', '"kernels"', ': the id "kernels" must begin with the name of its page: "rmsnorm-..."'),
         ("so time goes", "so 12 ms go", ": '12 ms' is typed by hand; use `#!fig ...`"),
-        (
-            '??? question "Guess: how',
-            '!!! question "Guess: how',
-            ': put this guess into a block ??? question "Guess: ..."',
-        ),
-        ("    Eager PyTorch calls its", "Eager PyTorch calls its", ": below this guess, in the same block, give the"),
         ("kernels.py:rms_norm_kernel", "kernels.py", "section rms_norm_kernel is marked but no page shows it"),
-        ('verdicts, "RMSNORM-1"', "verdicts", ": the claim RMSNORM-1 has no verdict here; add verdicts with"),
     ],
 )
 def test_a_broken_rule_is_printed_with_its_place(sampled: Served, old: str, new: str, problem: str) -> None:
+    """Of prose and of code; tests/lab/tools/test_page_rules.py has all rules."""
     lines = sampled.printed("docs/rmsnorm.md", old, new, problem)
     (line,) = (line for line in lines if problem in line)
     assert line.startswith(("docs/rmsnorm.md", "snippets/rmsnorm/kernels.py:"))

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from filelock import FileLock  # comes with torch
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.site import serving, two_devices
@@ -65,13 +66,25 @@ def page(browser: Browser) -> Iterator[Page]:
     page.close()
 
 
+def build_once(folder: Path, build: Callable[[Path], Path]) -> Path:
+    """Where a site is once it is built, by whichever process of the tests comes first."""
+    done = folder.with_suffix(".done")
+    with FileLock(folder.with_suffix(".lock")):
+        if not done.exists():
+            folder.mkdir()
+            done.write_text(str(build(folder)), encoding="utf-8")
+    return Path(done.read_text(encoding="utf-8"))
+
+
 @pytest.fixture(scope="package")
 def builds(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Future[Path]]]:
     """Both sites while they are built. Needs `browser`: where nothing can be looked at, nothing is built."""
+    own = tmp_path_factory.getbasetemp()
+    root = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
     with ThreadPoolExecutor() as pool:
         yield {
-            "trial": pool.submit(two_devices.build, tmp_path_factory.mktemp("trial")),
-            "site": pool.submit(serving.build, tmp_path_factory.mktemp("site")),
+            "trial": pool.submit(build_once, root / "trial", two_devices.build),
+            "site": pool.submit(build_once, root / "site", serving.build),
         }
 
 

@@ -103,26 +103,24 @@ window.inspect = {
     document.querySelector(".md-content").replaceChildren();
   },
 
-  /**
-   * Begins to run axe-core, after having returned, since it does not pause; `axeDone` waits for it.
-   * rules: none for all. judged: looks whose colors need not be judged again.
-   */
-  startAxe(rules, judged) {
-    this.axe = new Promise((resolve) => setTimeout(resolve)).then(() => this.runAxe(rules, new Set(judged)));
-  },
-
-  async runAxe(rules, judged) {
-    const why = ({ any, all, none }) => [...any, ...all, ...none].map((check) => check.message).join("; ");
+  /** Marks an example of each look that is not judged yet. Returns all looks, and whether one is marked. */
+  markLooks(judged) {
     const looks = this.looks();
-    const selectors = { "color-contrast": "look", "link-in-text-block": "link" };
-    for (const mark of Object.values(selectors)) {
+    const known = new Set(judged);
+    const unjudged = [...looks].filter(([look]) => !known.has(look));
+    for (const mark of ["look", "link"]) {
       for (const element of document.querySelectorAll(`[data-${mark}]`)) delete element.dataset[mark];
     }
-    for (const [look, { mark, ends }] of looks) {
-      if (!judged.has(look)) for (const element of ends) element.dataset[mark] = "";
-    }
-    axe.configure({ rules: Object.entries(selectors).map(([id, mark]) => ({ id, selector: `[data-${mark}]` })) });
-    const only = rules.length ? { runOnly: rules } : {};
+    for (const [, { mark, ends }] of unjudged) for (const element of ends) element.dataset[mark] = "";
+    return { looks: [...looks.keys()], areNew: unjudged.length > 0 };
+  },
+
+  /** The problems that axe-core finds: by its rules on the colors of what is marked, by all others, or by both. */
+  async runAxe(ofColors, others) {
+    const why = ({ any, all, none }) => [...any, ...all, ...none].map((check) => check.message).join("; ");
+    const selectors = { "color-contrast": "[data-look]", "link-in-text-block": "[data-link]" };
+    axe.configure({ rules: Object.entries(selectors).map(([id, selector]) => ({ id, selector, enabled: ofColors })) });
+    const only = others ? {} : { runOnly: Object.keys(selectors) };
     const { violations } = await axe.run(document, { resultTypes: ["violations"], ...only });
     const found = new Map();
     for (const { id, help, nodes } of violations) {
@@ -132,22 +130,17 @@ window.inspect = {
         found.set(problem, [...(found.get(problem) ?? []), place]);
       }
     }
-    const problems = [...found].map(([problem, places]) => {
+    return [...found].map(([problem, places]) => {
       const more = places.length > 3 ? ` and ${places.length - 3} more` : "";
       return `${problem}. At ${places.slice(0, 3).join(", ")}${more}`;
     });
-    return { problems, looks: [...looks.keys()] };
-  },
-
-  axeDone() {
-    return this.axe;
   },
 
   /**
    * For each look, a number, the first and the last visible element that has it and holds text. Elements look alike
-   * when they and all around them have the same colors and type: their contrast is the same, on whatever page, and to
-   * compute it for every cell of every table takes most of axe-core's time. Two, because the page's header may lie over
-   * one of them. Links have a second look: how they are set off from the text around them, if there is any.
+   * when they have the same color and size of type, on the same backgrounds: their contrast is the same, on whatever
+   * page, and to compute it for every cell of every table takes most of axe-core's time. Two, because the page's header
+   * may lie over one of them. Links have a second look: how they are set off from the text around them, if there is any.
    */
   looks() {
     const number = (text) => {
@@ -158,22 +151,28 @@ window.inspect = {
       }
       return 2 ** 21 * (one >>> 0) + (other >>> 11);
     };
-    const own = ["color", "backgroundColor", "backgroundImage", "opacity", "fontSize", "fontWeight", "textShadow"];
+    const own = ["color", "fontSize", "fontWeight", "textShadow"];
+    const behind = ["backgroundColor", "backgroundImage", "opacity"];
     const ofLinks = ["textDecorationLine", "borderBottomWidth", "borderBottomStyle", "fontStyle", "fontFamily"];
     const styles = (element, names) => {
       const style = getComputedStyle(element);
       return names.map((name) => style[name]).join("|");
     };
     const known = new Map();
-    const look = (element) => {
+    const ground = (element) => {
       if (!element) return 0;
-      if (!known.has(element)) known.set(element, number(`${look(element.parentElement)}|${styles(element, own)}`));
+      if (!known.has(element)) {
+        const [parents, layer] = [ground(element.parentElement), styles(element, behind)];
+        known.set(element, layer === "rgba(0, 0, 0, 0)|none|1" ? parents : number(`${parents}|${layer}`));
+      }
       return known.get(element);
     };
-    const inText = (link) => {
+    const look = (element) => number(`${ground(element)}|${styles(element, own)}`);
+    const lookOfLink = (link) => {
       let block = link;
       while (getComputedStyle(block).display.startsWith("inline")) block = block.parentElement;
-      return block.textContent.trim() !== link.textContent.trim();
+      const inText = block.textContent.trim() !== link.textContent.trim();
+      return number([link, block].map((element) => `${look(element)}|${styles(element, ofLinks)}`).join() + inText);
     };
     const found = new Map();
     const note = (look, mark, element) => {
@@ -186,7 +185,7 @@ window.inspect = {
       const judged = /[\p{L}\p{N}]{2}/u.test(text); // axe-core does not judge single signs
       if (!(judged || isLink) || !element.checkVisibility({ opacityProperty: true, visibilityProperty: true })) continue;
       if (judged) note(look(element), "look", element);
-      if (isLink) note(number(`${look(element)}|${styles(element, ofLinks)}|${inText(element)}`), "link", element);
+      if (isLink) note(lookOfLink(element), "link", element);
     }
     return found;
   },

@@ -12,8 +12,6 @@ from playwright.sync_api import ConsoleMessage, FloatRect, Locator, Page, Reques
 
 AXE = files("axe_playwright_python").joinpath("axe.min.js").read_text(encoding="utf-8")
 INSPECT = Path(__file__).with_name("inspect.js").read_text(encoding="utf-8")
-COLOR_RULES = ("color-contrast", "link-in-text-block")
-"""Of axe-core's rules, those that judge colors."""
 Scheme = Literal["light", "dark"]
 PATIENCE_MS = 30_000
 """For what takes milliseconds on a machine that has nothing else to do."""
@@ -42,7 +40,6 @@ class Tab:
         self._status: dict[str, int] = {}
         self._problems: list[str] = []
         self._judged: set[int] | None = set() if once else None
-        self._also_px: Sequence[int] = ()
         self._resized: ViewportSize | None = None
         """The window's own size while it has another."""
         page.set_default_timeout(PATIENCE_MS)
@@ -62,18 +59,14 @@ class Tab:
         self.responses.clear()
         self.page.goto(url, wait_until="load")
 
-    def inspect(
-        self,
-        *,
-        unfold: bool = True,
-        rules: Sequence[str] = (),
-        also_px: Sequence[int] = (),
-    ) -> None:
-        """Begin to look at the page; several tabs can do so at once. `inspected` has the result.
+    def inspect(self, *, unfold: bool = True, in_full: bool = True, also_px: Sequence[int] = ()) -> None:
+        """Look at the page; `problems` has the result.
+
+        The window may have another width then, until it is used again: to lay out a page takes longer than to look.
 
         Args:
             unfold: open first all that is folded, since what a reader can open has to be sound as well.
-            rules: of axe-core; without any, all.
+            in_full: judge the page by all rules of axe-core, not its colors alone.
             also_px: further widths of the window, at which nothing may be cut or lie over something else.
         """
         for script in (AXE, INSPECT):
@@ -84,11 +77,13 @@ class Tab:
             self.page.evaluate("() => inspect.unfold()")
             self._measure("unfolded, ")
             self._measure_edges()
-            self._also_px = also_px
-        self._start_axe(rules)
+        self._run_axe(in_full)
+        for width in also_px if unfold else ():
+            self._resize(width)
+            self._measure_edges()
 
     def inspect_toggled(self) -> None:
-        """Switch an inspected page to the other scheme, and begin to look at it again.
+        """Switch an inspected page to the other scheme, and look at it again.
 
         There axe-core judges colors only, and only what the theme puts around the content.
         """
@@ -98,22 +93,7 @@ class Tab:
         self.page.evaluate("() => inspect.settled()")
         self._measure("toggled, ")
         self.page.evaluate("() => inspect.removeContent()")
-        self._start_axe(COLOR_RULES)
-
-    def inspected(self) -> list[str]:
-        """What was found by `inspect` or `inspect_toggled`, and everything that went wrong meanwhile.
-
-        The window has another width then, until it is used again: to lay out a page takes longer than to look at it.
-        """
-        found = self.page.evaluate("() => inspect.axeDone()")
-        self._problems += found["problems"]
-        if self._judged is not None:
-            self._judged |= {*found["looks"]}
-        for width in self._also_px:
-            self._resize(width)
-            self._measure_edges()
-        self._also_px = ()
-        return self.problems()
+        self._run_axe(in_full=False)
 
     def settle(self) -> None:
         """Wait until nothing more is loaded."""
@@ -150,8 +130,14 @@ class Tab:
             self.page.set_viewport_size(self._resized)
             self._resized = None
 
-    def _start_axe(self, rules: Sequence[str]) -> None:
-        self.page.evaluate("(arguments) => inspect.startAxe(...arguments)", [[*rules], [*(self._judged or ())]])
+    def _run_axe(self, in_full: bool) -> None:
+        """Judge the colors that are not judged yet, and the page by all other rules where `in_full`."""
+        found = self.page.evaluate("(judged) => inspect.markLooks(judged)", [*(self._judged or ())])
+        if found["areNew"] or in_full:
+            axe = "([ofColors, others]) => inspect.runAxe(ofColors, others)"
+            self._problems += self.page.evaluate(axe, [found["areNew"], in_full])
+        if self._judged is not None:
+            self._judged |= {*found["looks"]}
 
     def _console(self, message: ConsoleMessage) -> None:
         told_anyway = message.text.startswith("Failed to load resource")

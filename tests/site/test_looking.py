@@ -52,7 +52,7 @@ def look(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator
             tab.inspect()
             tab.settle()
             host = site.url.removesuffix(f"{serving.BELOW}/")
-            return [line.replace(site.url, "SITE").replace(host, "HOST") for line in tab.inspected()]
+            return [line.replace(site.url, "SITE").replace(host, "HOST") for line in tab.problems()]
 
         yield look
         tab.page.close()

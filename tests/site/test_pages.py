@@ -14,7 +14,7 @@ from snippets.lab.tools.set_aside import FILE
 from snippets.your_trace.reports import EXAMPLES, report_address
 from tests.lab.samples import BOOK
 from tests.site.first_views import FirstViews
-from tests.site.looking import COLOR_RULES, Scheme, Tab
+from tests.site.looking import Scheme, Tab
 from tests.site.serving import PAGES, Site
 
 REPORTS = [report_address(device, each) for device in all_devices(BOOK.root) for each in EXAMPLES.values()]
@@ -64,7 +64,7 @@ def problems(
     unfold: bool = True,
     every_look: bool = False,
 ) -> str:
-    """What is wrong with a page, and where. While axe-core is at work in one tab, the other goes on.
+    """What is wrong with a page, and where.
 
     Args:
         tabs: by width.
@@ -74,21 +74,18 @@ def problems(
         every_look: judge both tabs by all rules, and once more in the other scheme.
     """
     places = defaultdict[str, list[str]](list)
-    for tab in tabs.values():
-        visit(tab)
     for width, tab in tabs.items():
+        visit(tab)
         first(tab)
         in_full = every_look or LOADED_IN[width] == "light"
-        tab.inspect(unfold=unfold, rules=() if in_full else COLOR_RULES, also_px=ALSO_PX[width])
-    for width, tab in tabs.items():
-        for problem in tab.inspected():
+        tab.inspect(unfold=unfold, in_full=in_full, also_px=ALSO_PX[width])
+        tab.settle()
+        for problem in tab.problems():
             places[problem].append(f"{width} px {LOADED_IN[width]}")
         if every_look:
             tab.inspect_toggled()
-    for width, tab in tabs.items():
-        tab.settle()
-        for problem in tab.inspected() if every_look else tab.problems():
-            places[problem].append(f"{width} px toggled from {LOADED_IN[width]}")
+            for problem in tab.problems():
+                places[problem].append(f"{width} px toggled from {LOADED_IN[width]}")
         tab.forget()
     return "".join(f"\n{', '.join(seen)}: {problem}" for problem, seen in places.items())
 

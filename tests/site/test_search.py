@@ -173,7 +173,7 @@ def test_the_index_is_loaded_when_someone_turns_to_the_search(opened: Opened, wa
 
 
 def test_who_finds_nothing_is_led_on(opened: Opened) -> None:
-    page = opened("mlp/").page
+    page = opened("glossary/").page
     page.keyboard.press("/")
     page.keyboard.type("zzzz")
     expect(page.get_by_text("No matching documents")).to_be_visible()

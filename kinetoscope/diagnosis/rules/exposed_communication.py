@@ -27,7 +27,7 @@ def find(facts: Facts) -> Sequence[Finding] | CannotTell:
         return []
     devices = len({each.device for each in found})
     exposed_us = round(math.fsum(map(exposed_communication_us, facts.steps)) / len(facts.steps) / devices, 3)
-    if exposed_us < MIN_SHARE * facts.step_us:
+    if exposed_us < MIN_SHARE * facts.long_run_us:
         return []
     sums: Counter[str] = Counter()
     for kernel in found:
@@ -36,7 +36,7 @@ def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     total_us = round(length_us(union_of(found)) / len(facts.steps), 3)
     title = (
         f"Collectives that no other work hides take {duration_text(exposed_us)} per step "
-        f"({share_text(exposed_us, facts.step_us)}), of {duration_text(total_us)} in all; the longest are {longest}"
+        f"({share_text(exposed_us, facts.long_run_us)}), of {duration_text(total_us)} in all; the longest are {longest}"
     )
     where = facts.place(next(kernel for kernel in found if _name(kernel) == longest))
     return [Finding(RULE, title, where or longest, facts.evidence(found), total_us, exposed_us)]
@@ -53,7 +53,7 @@ RULE = Rule(
     looks_for="Kernels of NCCL, RCCL or an engine, and copies between GPUs, while no other kernel of the step runs on "
     "their GPU. A collective also waits for the slowest rank: part of its time may be waiting, which the traces of all "
     "ranks tell.",
-    threshold=f"from {MIN_SHARE:.0%} of the median step on, a mean over the GPUs",
+    threshold=f"from {MIN_SHARE:.0%} of a step on, or of its GPU work if the CPU runs ahead; means over steps and GPUs",
     source=f"{TENSORBOARD} (communication above 10 % of a step)",
     advice="Overlap: DDP with larger or smaller buckets (bucket_cap_mb), FSDP prefetching, async_op=True and wait() "
     "later. Send less: bf16 gradients, accumulate over several steps.",

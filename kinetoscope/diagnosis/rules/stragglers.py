@@ -70,9 +70,10 @@ def _finding(late: Late, places: dict[int, Place], steps: dict[Place, list[Step]
     where = f"{process}, GPU {device}" if process else f"GPU {device}"
     others = [places[rank] for rank in late.among if rank not in late.ranks]
     waiting = _subject(others) if len(late.among) < len(places) else "The other ranks are"
+    share = share_text(late.saving_us, facts.long_run_us)
     title = (
-        f"{waiting} {duration_text(late.saving_us)} per step ({share_text(late.saving_us, facts.step_us)}) longer in "
-        f"collectives than {where}, waiting for it with nothing beside it"
+        f"{waiting} {duration_text(late.saving_us)} per step ({share}) longer in collectives than {where}, waiting for "
+        "it with nothing beside it"
     )
     evidence: list[GpuActivity] = [kernel for place in others for step in steps[place] for kernel in collectives(step)]
     return Finding(RULE, title, where, facts.evidence(evidence), late.saving_us, late.saving_us)

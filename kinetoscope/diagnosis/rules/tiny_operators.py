@@ -11,9 +11,9 @@ from kinetoscope.diagnosis.cpu_loops import (
     busiest_place,
     called_operators,
     in_optimizer,
+    loop_overhead_us,
     one_of_each_us,
     runs,
-    short_python_us,
     shown_name,
 )
 from kinetoscope.diagnosis.cpu_times import is_cpu_only
@@ -49,7 +49,7 @@ def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     if evidence_us < MIN_SHARE * facts.mean_step_us:
         return []
     ops = [op for group in groups.values() for op in group]
-    saving_us = round(max(0.0, facts.length_us(ops) + short_python_us(facts) - one_of_each_us(ops)), 3)
+    saving_us = round(max(0.0, facts.length_us(ops) + loop_overhead_us(facts, called) - one_of_each_us(ops)), 3)
     steps = len(facts.steps)
     mean_us = fmean(op.duration_us for op in ops)
     largest = sorted(groups.values(), key=lambda group: -sum(op.duration_us for op in group))[:_NAMED]
@@ -88,8 +88,8 @@ RULE = Rule(
     "that calling each costs about as much as its work, as in a loss computed element by element. Indexing is the "
     "worst: backward writes the gradient of the whole tensor for each element. The ceiling is the time of these "
     "operators without one call of each, which a step needs in any case, and all times below "
-    f"{LONG_US / 1000:.0f} ms in which no operator runs: in these the loop's Python runs, and autograd orders and "
-    "frees the graph. Operators of an optimizer have a rule of their own.",
+    f"{LONG_US / 1000:.0f} ms in which no operator runs, and those before the backward pass: in these the loop's "
+    "Python runs, and autograd orders and frees the graph. Operators of an optimizer have a rule of their own.",
     threshold=f"At least {MIN_CALLS} calls of an operator in a step, shorter than {TINY_US:.0f} µs in the mean, or "
     f"where steps are marked {MIN_CALLS_OF_SHORT} calls shorter than {SHORT_US:.0f} µs; with the Python between them "
     f"they take {MIN_SHARE:.0%} of a step.",

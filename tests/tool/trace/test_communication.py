@@ -142,6 +142,22 @@ def test_members_of_a_group(args: dict[str, Any], ranks: tuple[int, ...]) -> Non
 
 
 @pytest.mark.parametrize(
+    ("args", "group"),
+    [
+        ({"Process Group Name": "ad56679d2c95f00a464e146ac76c2deb475d8262"}, "tp"),
+        ({"Process Group Name": "ad56679d2c95f00a464e146ac76c2deb475d8262", "Process Group Ranks": ""},
+         "ad56679d2c95f00a464e146ac76c2deb475d8262"),
+        ({"Process Group Name": ""}, "tp"),
+        ({"Process Group Name": "dp_replicate"}, "dp_replicate"),
+    ],
+)  # fmt: skip
+def test_the_name_of_a_group(args: dict[str, Any], group: str) -> None:
+    found = only_kernel(launch(1, 4), kernel(ALL_REDUCE, 1, 20, 1, **{**STATED, **args}))
+    assert found.collective is not None
+    assert found.collective.group == group
+
+
+@pytest.mark.parametrize(
     ("of_calls", "info", "rank"),
     [
         ([{"Process Group Ranks": "[4, 6]", "Rank": 1}, {"Process Group Ranks": "[2, 6]", "Rank": 1}], None, 6),
