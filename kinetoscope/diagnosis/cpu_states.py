@@ -10,8 +10,18 @@ from itertools import pairwise
 from typing import Literal, TypeVar, get_args
 
 from kinetoscope.diagnosis.sites import find_sites
-from kinetoscope.trace.events import CpuOp, CudaCall, GpuActivity, PythonFunction, Span, Trace, by_start, starting_in
-from kinetoscope.trace.intervals import Interval, intersect, interval, subtract, union, union_of
+from kinetoscope.trace.events import (
+    CpuOp,
+    CudaCall,
+    GpuActivity,
+    PythonFunction,
+    Span,
+    Trace,
+    by_start,
+    last_end_us,
+    starting_in,
+)
+from kinetoscope.trace.intervals import Interval, intersect, interval, ns, subtract, union, union_of
 from kinetoscope.trace.queries import copy_direction, is_sync
 
 Cause = Literal[
@@ -141,18 +151,18 @@ class CpuStates:
 
     def _launching(self) -> list[Interval]:
         """Times inside an operator or call, not waiting, on any thread: one thread may launch while another waits."""
-        work: dict[str, list[Interval]] = {thread: [] for thread in self.threads}
-        waits: dict[str, list[Interval]] = {thread: [] for thread in self.threads}
+        work: dict[str, list[Span]] = {thread: [] for thread in self.threads}
+        waits: dict[str, list[Span]] = {thread: [] for thread in self.threads}
         for op in self.ops:
             if not op.is_annotation:
-                work[op.thread].append(interval(op))
+                work[op.thread].append(op)
         queries = {id(call) for call in named(self.calls, _QUERY)}
         for call in self.calls:
             if id(call) not in queries:
-                work[call.thread].append(interval(call))
+                work[call.thread].append(call)
         for call in self.syncs:
-            waits[call.thread].append(interval(call))
-        return union(time for thread in work for time in subtract(union(work[thread]), union(waits[thread])))
+            waits[call.thread].append(call)
+        return union(time for thread in work for time in subtract(union_of(work[thread]), union_of(waits[thread])))
 
     @cached_property
     def recorded(self) -> list[Interval]:
@@ -162,7 +172,7 @@ class CpuStates:
             return self._recorded_around_steps()
         spans = [*self.ops[:1], *self.calls[:1], *self.functions[:1]]
         start = min((interval(span)[0] for span in spans), default=0)
-        end = max((interval(span)[1] for span in (*self.ops, *self.calls, *self.functions)), default=0)
+        end = ns(max(last_end_us(self.ops), last_end_us(self.calls), last_end_us(self.functions)))
         return [(start, end)] if start < end else []
 
     def _recorded_around_steps(self) -> list[Interval]:

@@ -9,6 +9,7 @@ from kinetoscope.diagnosis.facts import Facts
 from kinetoscope.diagnosis.rule import CannotTell, Finding, Rule
 from kinetoscope.diagnosis.rules import RULES
 from kinetoscope.trace.events import Trace
+from kinetoscope.trace.progress import Progress
 from kinetoscope.trace.queries import require_steps
 
 
@@ -22,13 +23,15 @@ class Diagnosis:
     cannot_tell: tuple[CannotTell, ...]
 
 
-def diagnose(trace: Trace, rules: Sequence[Rule] = RULES) -> Diagnosis:
+def diagnose(trace: Trace, rules: Sequence[Rule] = RULES, progress: Progress | None = None) -> Diagnosis:
     """Run the rules. Raises `TraceError` if the trace has no step."""
     require_steps(trace)
     facts = Facts(trace)
     found: list[Finding] = []
     unknown: list[CannotTell] = []
-    for rule in rules:
+    for index, rule in enumerate(rules):
+        if progress is not None:
+            progress.stage("diagnosing", index, len(rules))
         result = rule.check(facts)
         if isinstance(result, CannotTell):
             unknown.append(result)

@@ -15,7 +15,7 @@ from kinetoscope.diagnosis.per_step import window
 from kinetoscope.diagnosis.sites import Site, find_sites
 from kinetoscope.diagnosis.start_up import start_up_calls
 from kinetoscope.diagnosis.step_facts import StepFacts, pid, process_of
-from kinetoscope.trace.events import CpuOp, CudaCall, GpuActivity, PythonFunction, Span, starting_in
+from kinetoscope.trace.events import CpuOp, CudaCall, GpuActivity, PythonFunction, Span, last_end_us, starting_in
 from kinetoscope.trace.intervals import (
     Interval,
     contains,
@@ -140,7 +140,7 @@ class Facts(StepFacts):
         """The gaps between the first and the last GPU work. Gaps outside may only mean that the trace begins or
         ends."""
         first = min((activity.start_us for activity in self.activities), default=0.0)
-        last = max((activity.end_us for activity in self.activities), default=0.0)
+        last = last_end_us(self.activities)
         return [gap for gap in self.gaps if gap.end_us > first and gap.start_us < last]
 
     @cached_property

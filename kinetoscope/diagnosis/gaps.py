@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
-from kinetoscope.diagnosis.cpu_states import CAUSES, Cause, CpuStates, launcher, outermost
-from kinetoscope.trace.events import GpuActivity, Span
+from msgspec import Struct
+
+from kinetoscope.diagnosis.cpu_states import Cause, CpuStates, launcher, outermost
+from kinetoscope.trace.events import GpuActivity, Span, in_whole_ns
 from kinetoscope.trace.intervals import Interval, contains, intersect, length_us, ns, subtract, union_of
 
 LONG_US = 1000.0
@@ -46,8 +48,7 @@ class Waits:
         return round(self.both_busy_us + self.only_cpu_us + self.only_gpu_us + self.neither_us, 3)
 
 
-@dataclass(frozen=True)
-class Gap:
+class Gap(Struct, frozen=True, gc=False):
     """A time in a step in which the GPU is idle."""
 
     start_us: float
@@ -61,7 +62,7 @@ class Gap:
     @property
     def end_us(self) -> float:
         """The end, on the clock of `start_us`."""
-        return round(self.start_us + self.duration_us, 3)
+        return in_whole_ns(self.start_us + self.duration_us)
 
 
 def waits_in(window: Interval, busy: Sequence[Interval], cpu: CpuStates) -> Waits:
@@ -91,11 +92,10 @@ def gaps_in(
         return ()
     starts = {start for start, _ in windows}
     parts = cpu.partition(windows)
-    shares = _shares(idle, parts)
     blames = {cause: _Blames(outermost(spans)) for cause, spans in cpu.spans.items()}
     waiting = union_of(cpu.syncs)
     gaps = []
-    for (start, end), share in zip(idle, shares, strict=True):
+    for (start, end), share in zip(idle, _shares(idle, parts), strict=True):
         # A gap at the start of a step began when the GPU ended its work of the step before.
         before = bisect_left(busy, (start, end)) if start in starts else 0
         began = busy[before - 1][1] if before else start
@@ -109,29 +109,30 @@ def gaps_in(
     return tuple(gaps)
 
 
-def _shares(idle: Sequence[Interval], parts: Mapping[Cause, Sequence[Interval]]) -> list[dict[Cause, int]]:
-    """The time of each cause in each gap, in ns."""
-    shares: list[dict[Cause, int]] = [{} for _ in idle]
-    for cause, times in parts.items():
-        index = 0
-        for start, end in intersect(idle, times):
-            while idle[index][1] <= start:
-                index += 1
-            shares[index][cause] = shares[index].get(cause, 0) + end - start
-    return shares
+def _shares(idle: Sequence[Interval], parts: Mapping[Cause, Sequence[Interval]]) -> Iterator[dict[Cause, int]]:
+    """The time of each cause in each gap, in ns, in the order of the causes; without causes that take none."""
+    times_of = {cause: intersect(idle, times)[::-1] for cause, times in parts.items()}
+    times_of = {cause: times for cause, times in times_of.items() if times}
+    for _, gap_end in idle:
+        share: dict[Cause, int] = {}
+        for cause, times in times_of.items():
+            while times and times[-1][0] < gap_end:
+                start, end = times.pop()
+                share[cause] = share.get(cause, 0) + end - start
+        yield share
 
 
 def _cause(share: dict[Cause, int], began_in_wait: bool) -> Cause:
     """A special cause of half the gap, else a wait that with its relaunch is half the gap, else the longest cause."""
     whole = sum(share.values())
-    special = max(_SPECIAL, key=lambda cause: share.get(cause, 0))
-    if 2 * share.get(special, 0) >= whole:
-        return special
+    for cause, time in share.items():
+        if 2 * time >= whole and cause in _SPECIAL:
+            return cause
     if began_in_wait:
         relaunch = min(ns(RELAUNCH_US), share.get("launching", 0) + share.get("Python", 0))
         if 2 * (share.get("synchronization", 0) + relaunch) >= whole:
             return "synchronization"
-    return max(CAUSES, key=lambda cause: share.get(cause, 0))
+    return max(share, key=share.__getitem__)
 
 
 class _Blames:

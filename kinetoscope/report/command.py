@@ -14,6 +14,8 @@ from kinetoscope.report.document import report_html, several_html
 from kinetoscope.report.headline import headline
 from kinetoscope.report.several import MultiReport, is_several, reduce_to_digest, report_several
 from kinetoscope.trace.events import TraceError
+from kinetoscope.trace.kineto import no_collection
+from kinetoscope.trace.progress import Progress
 from kinetoscope.trace.text import printable
 
 DESCRIPTION = """\
@@ -68,20 +70,26 @@ def command(arguments: argparse.Namespace) -> int:
     if arguments.json and output == "-":
         raise TraceError("--json and -o - both print; give -o a file")
     path = None if output == "-" or (arguments.json and output is None) else output_path(traces[0], output)
-    report = report_several(traces) if is_several(traces) else read_diagnosed(traces[0], capture=arguments.capture)
+    with Progress(traces[0].name) as progress, no_collection():
+        report = (
+            report_several(traces)
+            if is_several(traces)
+            else read_diagnosed(traces[0], capture=arguments.capture, progress=progress)
+        )
+        html = "" if path is None and output != "-" else _html(report, progress)
     if arguments.json:
         print(json.dumps(report.data if isinstance(report, MultiReport) else report_data(report), indent=2))
     if output == "-":
-        _print(_html(report))
+        _print(html)
     if path is not None:
-        write_output(path, _html(report).encode("utf-8"))
+        write_output(path, html.encode("utf-8"))
         if not arguments.json:
             print(report_line(report, path))
     return 0
 
 
-def _html(report: MultiReport | DiagnosedTrace) -> str:
-    return several_html(report) if isinstance(report, MultiReport) else report_html(report)
+def _html(report: MultiReport | DiagnosedTrace, progress: Progress) -> str:
+    return several_html(report) if isinstance(report, MultiReport) else report_html(report, progress)
 
 
 def _write_digest(traces: Sequence[Path], output: str | None, rank: int | None) -> int:

@@ -23,6 +23,7 @@ from kinetoscope.report.gpus import gpu_data
 from kinetoscope.report.waiting import waits_per_step
 from kinetoscope.trace.events import Trace, TraceError
 from kinetoscope.trace.kineto import no_collection, read_trace
+from kinetoscope.trace.progress import Progress
 from kinetoscope.trace.queries import busy_us
 from kinetoscope.trace.replays import with_captured_operators
 from kinetoscope.trace.step_kinds import long_run_us
@@ -104,20 +105,23 @@ class DiagnosedTrace:
         return bool(self.trace.activities)
 
 
-def read_diagnosed(path: Path, rules: Sequence[Rule] = RULES, capture: Path | None = None) -> DiagnosedTrace:
+def read_diagnosed(
+    path: Path, rules: Sequence[Rule] = RULES, capture: Path | None = None, progress: Progress | None = None
+) -> DiagnosedTrace:
     """Read, summarize and diagnose the trace at `path`.
 
     `capture`: a trace of the capture of its CUDA graphs, or of the same program without graphs. Raises `TraceError`,
     also if no replay fits the capture.
     """
     with no_collection():
-        trace, captured = with_captured_operators(read_trace(path), None if capture is None else read_trace(capture))
+        captured_from = None if capture is None else read_trace(capture)
+        trace, captured = with_captured_operators(read_trace(path, progress=progress), captured_from)
         if capture is not None and not captured:
             raise TraceError(
                 f"{capture}: has no sequence of launches that equals a graph replay of {path}. Record the capture of "
                 "the same graph, with the same shapes, in one profile(...)"
             )
-        return DiagnosedTrace(path.name, diagnose(trace, rules), summarize(trace), captured)
+        return DiagnosedTrace(path.name, diagnose(trace, rules, progress), summarize(trace), captured)
 
 
 def finding_data(finding: Finding, step_us: float) -> dict[str, Any]:

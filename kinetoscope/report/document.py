@@ -7,6 +7,7 @@ import hashlib
 from collections.abc import Iterable, Iterator
 from html import escape
 from importlib.resources import files
+from typing import TypeVar
 
 from kinetoscope.html import Html
 from kinetoscope.report.counted import counted_html, made_html
@@ -24,15 +25,21 @@ from kinetoscope.report.timeline import step_timeline
 from kinetoscope.report.waiting import gaps_html, waiting_html
 from kinetoscope.report.work_tables import collectives_html, kernels_html, operators_html
 from kinetoscope.terminal import called
+from kinetoscope.trace.progress import Progress
 from kinetoscope.trace.text import shortened, visible
 
+T = TypeVar("T")
+_SECTIONS = 11
+"""The most sections that a report has: its progress counts them."""
 
-def report_html(diagnosed: DiagnosedTrace) -> str:
+
+def report_html(diagnosed: DiagnosedTrace, progress: Progress | None = None) -> str:
     """The report on one trace."""
     device = shortened(diagnosed.trace.device or "", 80)
     kicker = f"PyTorch trace · {device}" if device else "PyTorch trace"
     first = Html(f"{tiles_html(diagnosed)}{_notes(diagnosed)}")
-    return document(shortened(diagnosed.name, 120), kicker, headline(diagnosed), first, _sections(diagnosed))
+    sections = _reported(_sections(diagnosed), progress) if progress else _sections(diagnosed)
+    return document(shortened(diagnosed.name, 120), kicker, headline(diagnosed), first, sections)
 
 
 def several_html(report: MultiReport) -> str:
@@ -113,6 +120,13 @@ def _waiting(diagnosed: DiagnosedTrace) -> Html:
     facts = diagnosed.facts
     parts = waiting_html(diagnosed.waits, len(facts.steps)) + gpus_html(facts) + gaps_html(facts)
     return Html(parts + idle_between_steps_html(diagnosed) + stream_waits_html(diagnosed.summary))
+
+
+def _reported(sections: Iterable[T], progress: Progress) -> Iterator[T]:
+    progress.stage("writing the report on")
+    for count, section in enumerate(sections, start=1):
+        progress.stage("writing the report on", count, _SECTIONS)
+        yield section
 
 
 def _perfetto(diagnosed: DiagnosedTrace) -> str:

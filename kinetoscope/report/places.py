@@ -6,6 +6,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
+from functools import lru_cache
 
 from kinetoscope.diagnosis.sites import find_sites
 from kinetoscope.html import Cell, Html, code, details, note, table
@@ -42,7 +43,7 @@ def find_places(trace: Trace) -> Places:
     sites = find_sites(trace, [(thread, at) for thread, at, _ in launched])
     for site, (_, _, us) in zip(sites, launched, strict=True):
         name, line = site.module.removeprefix(_MODULE), short_line(site.line)
-        module = re.sub(r"_\d+$", "", name)
+        module = _kind(name)
         places.instances[module].add(name)
         places.module_us[module] += us  # type: ignore[assignment]
         places.line_us[line] += us  # type: ignore[assignment]
@@ -51,6 +52,13 @@ def find_places(trace: Trace) -> Places:
     return places
 
 
+@lru_cache(maxsize=4096)
+def _kind(module: str) -> str:
+    """`Linear_0` -> `Linear`."""
+    return re.sub(r"_\d+$", "", module)
+
+
+@lru_cache(maxsize=4096)
 def short_line(name: str) -> str:
     """`/somewhere/project/train.py(12): step` -> `project/train.py:12 step`."""
     match = _LINE.fullmatch(name)

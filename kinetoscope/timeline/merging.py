@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 
+from msgspec import Struct
+from msgspec.structs import replace
+
+from kinetoscope.trace.events import by_start
 from kinetoscope.trace.lanes import Kind, Lane, Slice
 from kinetoscope.trace.units import format_value
 
@@ -25,8 +29,7 @@ _PLURAL = {
 }
 
 
-@dataclass(frozen=True)
-class Drawn:
+class Drawn(Struct, frozen=True):
     """The drawn and the omitted parts of a step."""
 
     lanes: tuple[Lane, ...]
@@ -61,11 +64,13 @@ def reduce_lanes(lanes: Sequence[Lane], span_us: float, budget: int) -> Drawn:
     shown = _largest(lanes)
     cut = [_cut(lane) for lane in shown]
     deep = sum(len(lane.slices) for lane in shown) - sum(len(lane.slices) for lane in cut)
+    rows = [_rows(lane) for lane in cut]
     least_us = span_us * _FIRST_SHARE
-    drawn = [_merge(lane, least_us) for lane in cut]
-    while sum(len(lane.slices) for lane in drawn) > budget and least_us < span_us:
+    while least_us < span_us and _are_more(budget, (run for each in rows for run in _runs(each, least_us))):
         least_us *= 1.6
-        drawn = [_merge(lane, least_us) for lane in cut]
+    drawn = [
+        replace(lane, slices=tuple(map(_block, _runs(each, least_us)))) for lane, each in zip(cut, rows, strict=True)
+    ]
     merged = sum(each.merged for lane in drawn for each in lane.slices if each.merged > 1)
     return Drawn(tuple(drawn), merged, deep, len(lanes) - len(shown))
 
@@ -96,30 +101,48 @@ def _cut(lane: Lane) -> Lane:
 def _limited(slices: Sequence[Slice], first: int, rows: int) -> Iterator[Slice]:
     for each in slices:
         if each.row < rows or each.anchor:
-            yield replace(each, row=first + min(each.row, rows - 1))
+            row = first + min(each.row, rows - 1)
+            yield each if row == each.row else replace(each, row=row)
 
 
-def _merge(lane: Lane, least_us: float) -> Lane:
-    """Merge runs of slices in a row that are shorter than `least_us`, with gaps shorter than that."""
+def _rows(lane: Lane) -> list[list[Slice]]:
+    """The slices of each row from top to bottom, in start order."""
     rows: dict[int, list[Slice]] = defaultdict(list)
     for each in lane.slices:
         rows[each.row].append(each)
-    slices: list[Slice] = []
-    for row in sorted(rows):
-        run: list[Slice] = []
-        for each in sorted(rows[row], key=lambda each: each.start_us):
-            is_short = each.duration_us < least_us and not each.anchor
-            fits = run and each.end_us - run[0].start_us < _BLOCK * least_us and each.is_ghost == run[0].is_ghost
-            if run and not (is_short and fits and each.start_us - run[-1].end_us < least_us):
-                slices.append(_block(run))
-                run = []
-            if is_short:
-                run.append(each)
-            else:
-                slices.append(each)
+    return [sorted(rows[row], key=by_start) for row in sorted(rows)]
+
+
+def _runs(rows: Iterable[Sequence[Slice]], least_us: float) -> Iterator[list[Slice]]:
+    """Runs of slices in a row that are shorter than `least_us`, with gaps shorter than that; other slices are alone."""
+    for row in rows:
+        yield from _runs_in(row, least_us)
+
+
+def _runs_in(row: Sequence[Slice], least_us: float) -> Iterator[list[Slice]]:
+    run: list[Slice] = []
+    begin = end = 0.0
+    for each in row:
+        start, duration = each.start_us, each.duration_us
+        is_short = duration < least_us and not each.anchor
         if run:
-            slices.append(_block(run))
-    return replace(lane, slices=tuple(slices))
+            fits = start + duration - begin < _BLOCK * least_us and each.is_ghost == run[0].is_ghost
+            if not (is_short and fits and start - end < least_us):
+                yield run
+                run = []
+        if is_short:
+            begin = begin if run else start
+            end = start + duration
+            run.append(each)
+        else:
+            yield [each]
+    if run:
+        yield run
+
+
+def _are_more(count: int, items: Iterable[object]) -> bool:
+    """Whether there are more than `count` items; stops there."""
+    return next(islice(items, count, None), None) is not None
 
 
 def _block(run: Sequence[Slice]) -> Slice:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from html import escape
+
+from msgspec.structs import replace
 
 from kinetoscope.html import Cell, Html, table
 from kinetoscope.timeline.canvas import SLICE_KINDS, duration_text, exact_time, slice_names

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from html import escape
+
+from msgspec.structs import replace
 
 from kinetoscope.html import Html
 from kinetoscope.timeline.canvas import PATTERNS, SLICE_KINDS, definitions, ticks_us

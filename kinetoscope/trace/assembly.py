@@ -167,17 +167,16 @@ def _activities(
     """The activities in start order, and the process of each if the file has several."""
     known = processes.owners(events, owners.calls_of, clock.start_us) if processes.names else []
     process_of = dict(zip(map(id, events), known, strict=True)) if known else {}
-    linked, alone = [], []
-    for event, start, duration in clock.timed(events):
-        args, process = event.args, process_of.get(id(event), "")
-        launch = owners.launch(args.correlation, process)
-        op = owners.named_op(args.external, launch, process)
-        if op is None and launch is not None:
-            alone.append(launch)
-        linked.append((event, start, duration, launch, op))
-    owners.find_around(alone)
+    events.sort(key=attrgetter("ts"))
+    owned_by = [process_of.get(id(event), "") for event in events]
+    launches, ops = [], []
+    for event, process in zip(events, owned_by, strict=True):
+        launch = owners.launch(event.args.correlation, process)
+        launches.append(launch)
+        ops.append(owners.named_op(event.args.external, launch, process))
+    owners.find_around(launch for launch, op in zip(launches, ops, strict=True) if launch is not None and op is None)
     activities = []
-    for event, start, duration, launch, op in linked:
+    for (event, start, duration), launch, op in zip(clock.timed(events), launches, ops, strict=True):
         args, op = event.args, op or owners.op_around(launch)
         collective = collective_of(args)
         if collective is None and event.kind == "kernel":
@@ -190,8 +189,8 @@ def _activities(
                 event.kind,
                 _number(event.pid) if args.device is None else args.device,
                 _number(event.tid) if args.stream is None else args.stream,
-                args.correlation,
-                args.external,
+                args.correlation if launch is None else launch.correlation,
+                args.external if op is None or op.external_id != args.external else op.external_id,
                 args.grid,
                 args.block,
                 args.registers,
@@ -205,7 +204,7 @@ def _activities(
                 args.graph_node_id or None,
             )
         )
-    return tuple(activities), [process_of[id(event)] for event, *_ in linked] if known else []
+    return tuple(activities), owned_by if known else []
 
 
 def _functions(events: list[Event], clock: Clock, threads: _Threads) -> tuple[PythonFunction, ...]:

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby
-from operator import attrgetter
+from itertools import pairwise
 from typing import Literal
 
-from kinetoscope.trace.events import CpuOp, CudaCall, Trace
+from kinetoscope.trace.events import CpuOp, CudaCall, Trace, by_start, in_whole_ns
 
+Kind = Literal["operator", "annotation", "CUDA call"]
 STEPS = "ProfilerStep*"
 """Torch gives all steps this one name."""
 _CLOCK_NOISE_US = 0.002  # as in assembly.py: rounding may end a span this much after its parent
@@ -26,7 +26,7 @@ class Average:
     """Sums over all spans of one name, in microseconds. A name nested in itself counts twice in its totals."""
 
     name: str
-    kind: Literal["operator", "annotation", "CUDA call"]
+    kind: Kind
     self_cpu_us: float = 0.0
     cpu_us: float = 0.0
     self_gpu_us: float = 0.0
@@ -48,17 +48,31 @@ def key_averages(trace: Trace) -> tuple[Average, ...]:
     for activity in trace.activities:
         if activity.op is not None:
             launched_us[activity.op] += activity.duration_us
-    rows: dict[tuple[str, str], Average] = {}
-    spans: list[CpuOp | CudaCall] = [*trace.cpu_ops, *trace.calls]
-    spans.sort(key=lambda span: (span.thread, span.start_us, -span.duration_us))
-    for _, of_thread in groupby(spans, key=attrgetter("thread")):
-        _add(rows, list(of_thread), launched_us)
+    rows = _Rows()
+    threads: dict[str, list[CpuOp | CudaCall]] = defaultdict(list)
+    for spans in (trace.cpu_ops, trace.calls):
+        for span in spans:
+            threads[span.thread].append(span)
+    for thread in sorted(threads):
+        _add(rows, _by_start(threads[thread]), launched_us)
     return tuple(sorted(rows.values(), key=lambda row: (-row.self_gpu_us, -row.self_cpu_us, row.name)))
 
 
-def _add(
-    rows: dict[tuple[str, str], Average], spans: Sequence[CpuOp | CudaCall], launched_us: dict[CpuOp, float]
-) -> None:
+class _Rows(dict[tuple[Kind, str], Average]):
+    def __missing__(self, key: tuple[Kind, str]) -> Average:
+        kind, name = key
+        return self.setdefault(key, Average(name, kind))
+
+
+def _by_start(spans: list[CpuOp | CudaCall]) -> list[CpuOp | CudaCall]:
+    """The spans in start order; of spans that start together, the longest comes first."""
+    spans.sort(key=by_start)
+    if any(one.start_us == next_.start_us and one.duration_us < next_.duration_us for one, next_ in pairwise(spans)):
+        spans.sort(key=lambda span: (span.start_us, -span.duration_us))
+    return spans
+
+
+def _add(rows: _Rows, spans: Sequence[CpuOp | CudaCall], launched_us: dict[CpuOp, float]) -> None:
     """Add the spans of one thread, in start order, to the rows of their names."""
     parents = _parents(spans)
     children = Counter(parents)
@@ -67,7 +81,7 @@ def _add(
         span, parent = spans[index], parents[index]
         gpu = launched_us.get(span, 0.0) if isinstance(span, CpuOp) else 0.0
         row = _row(rows, span)
-        row.self_cpu_us += round(span.duration_us - inside_cpu[index], 3)
+        row.self_cpu_us += in_whole_ns(span.duration_us - inside_cpu[index])
         row.self_gpu_us += gpu
         if parent is None or children[parent] > 1 or _row(rows, spans[parent]) is not row:
             row.cpu_us += span.duration_us
@@ -78,22 +92,22 @@ def _add(
             inside_gpu[parent] += gpu + inside_gpu[index]
 
 
-def _row(rows: dict[tuple[str, str], Average], span: CpuOp | CudaCall) -> Average:
+def _row(rows: _Rows, span: CpuOp | CudaCall) -> Average:
     if isinstance(span, CudaCall):
-        return rows.setdefault(("CUDA call", span.name), Average(span.name, "CUDA call"))
+        return rows["CUDA call", span.name]
     name = STEPS if span.name.startswith("ProfilerStep#") else span.name
-    kind: Literal["annotation", "operator"] = "annotation" if span.is_annotation else "operator"
-    return rows.setdefault((kind, name), Average(name, kind))
+    return rows["annotation" if span.is_annotation else "operator", name]
 
 
 def _parents(spans: Sequence[CpuOp | CudaCall]) -> list[int | None]:
     """Return for each span the index of its parent: the innermost span around it that ends no earlier."""
     parents: list[int | None] = []
-    around: list[int] = []
+    around: list[tuple[float, int]] = []  # end and index, innermost last
     for index, span in enumerate(spans):
-        reach = max(span.start_us + _CLOCK_NOISE_US, span.end_us - _CLOCK_NOISE_US)
-        while around and spans[around[-1]].end_us < reach:
+        end = span.end_us
+        reach = max(span.start_us + _CLOCK_NOISE_US, end - _CLOCK_NOISE_US)
+        while around and around[-1][0] < reach:
             around.pop()
-        parents.append(around[-1] if around else None)
-        around.append(index)
+        parents.append(around[-1][1] if around else None)
+        around.append((end, index))
     return parents

@@ -87,7 +87,7 @@ class Content:
                 read = 0
                 while block := file.read(BLOCK_BYTES):
                     read += len(block)
-                    self._progress.report(read, size)
+                    self._progress.read(read, size)
                     yield block
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or error

@@ -20,6 +20,7 @@ from kinetoscope.trace.kineto_events import (
     DECODER,
     KEPT,
     NAMED,
+    NO_TEXT,
     Annotation,
     CollectiveArgs,
     Communication,
@@ -103,8 +104,8 @@ class EventDecoder:
 
     def __init__(self) -> None:
         self.kept = kept = KeptEvents()
-        self._names: dict[str, str] = {}  # many events share few names: keep one string of each
-        self._texts: dict[bytes, Raw] = {b"": Raw(b"")}
+        self._values: dict[Any, Any] = {}  # many events share few names, threads and grids: keep one object of each
+        self._texts: dict[bytes, Raw] = {b"": NO_TEXT}
         lists: dict[type, list[Any]] = {
             Op: kept.ops, Annotation: kept.ops, RuntimeCall: kept.calls, DriverCall: kept.calls,
             Kernel: kept.activities, Memcpy: kept.activities, Memset: kept.activities, Function: kept.functions,
@@ -117,7 +118,7 @@ class EventDecoder:
 
     def decode(self, texts: Iterable[Raw | bytes]) -> None:
         """Keep the complete events of `texts`, each the JSON of one event."""
-        decode, list_of, names, kept = DECODER.decode, self._list_of, self._names, self.kept
+        decode, list_of, shared, kept = DECODER.decode, self._list_of, self._values.setdefault, self.kept
         process = kept.runs[-1][0] if kept.runs else None
         for text in texts:
             kept.seen += 1
@@ -133,23 +134,35 @@ class EventDecoder:
             if not -_LATEST < event.ts < _LATEST:  # NaN: no timestamp
                 kept.unreadable += 1
                 continue
-            event.name = names.setdefault(event.name, event.name)
+            event.name, event.pid = shared(event.name, event.name), shared(event.pid, event.pid)
+            if events is kept.memory or events is kept.counters:
+                events.append(event)
+                continue
+            event.tid = shared(event.tid, event.tid)
             if events is kept.ops:
                 self._detach(event.args)
                 if event.name == PARAM_COMMS:
                     event = _communication(event, text)
             events.append(event)
+            if events is kept.activities:
+                args = event.args
+                args.grid, args.block = shared(args.grid, args.grid), shared(args.block, args.block)
             if event.pid != process and (events is kept.ops or events is kept.calls) and len(kept.runs) < MAX_RUNS:
                 process = event.pid
                 kept.runs.append((process, len(kept.activities)))
 
     def _detach(self, args: OpArgs) -> None:
         """Keep one copy of each text of shapes; the decoder's is a view, which keeps a whole window of the file."""
-        texts = self._texts
-        dims, strides, types = bytes(args.input_dims), bytes(args.input_strides), bytes(args.input_types)
-        args.input_dims = texts.get(dims) or texts.setdefault(dims, Raw(dims))
-        args.input_strides = texts.get(strides) or texts.setdefault(strides, Raw(strides))
-        args.input_types = texts.get(types) or texts.setdefault(types, Raw(types))
+        if args.input_dims is not NO_TEXT:
+            args.input_dims = self._own(args.input_dims)
+        if args.input_strides is not NO_TEXT:
+            args.input_strides = self._own(args.input_strides)
+        if args.input_types is not NO_TEXT:
+            args.input_types = self._own(args.input_types)
+
+    def _own(self, view: Raw) -> Raw:
+        text = bytes(view)
+        return self._texts.get(text) or self._texts.setdefault(text, Raw(text))
 
     def _lenient(self, text: Raw | bytes, *, is_repaired: bool = False) -> Any:
         """Decode an event whose field types differ from the declared types, as between versions of torch; None if that

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
+from operator import itemgetter
 
 from kinetoscope.trace.events import Span
 
 Interval = tuple[int, int]
 """Start and end in ns; the end is outside."""
+_start, _end = itemgetter(0), itemgetter(1)
+_MANY = 16
 
 
 def ns(us: float) -> int:
@@ -23,36 +27,54 @@ def interval(span: Span) -> Interval:
 
 
 def union(intervals: Iterable[Interval]) -> list[Interval]:
-    """Times that are in at least one of `intervals`, which may overlap and come in any order."""
+    """Times that are in at least one of `intervals`, which may overlap and come in any order.
+
+    Intervals in start order are merged as they come, without a copy of all.
+    """
     merged: list[Interval] = []
-    for start, end in sorted(intervals):
+    first, reached = 0, -math.inf
+    rest = iter(intervals)
+    for each in rest:
+        start, end = each
         if end <= start:
             continue
-        if merged and start <= merged[-1][1]:
-            if end > merged[-1][1]:
-                merged[-1] = (merged[-1][0], end)
-        else:
-            merged.append((start, end))
+        if start > reached:
+            merged.append(each)
+            first, reached = each
+        elif start < first:
+            return union(sorted([*merged, each, *rest]))
+        elif end > reached:
+            merged[-1] = first, end
+            reached = end
     return merged
 
 
 def union_of(spans: Iterable[Span]) -> list[Interval]:
     """Times in at least one span."""
-    return union(map(interval, spans))
+    return union(
+        (start := round(span.start_us * 1000), start + round(span.duration_us * 1000))  # as `interval`, but inline
+        for span in spans
+    )
 
 
 def intersect(left: Sequence[Interval], right: Sequence[Interval]) -> list[Interval]:
     """Times in both; each sorted and disjoint."""
+    few, many = (left, right) if len(left) < len(right) else (right, left)
     common: list[Interval] = []
-    i = j = 0
-    while i < len(left) and j < len(right):
-        start, end = max(left[i][0], right[j][0]), min(left[i][1], right[j][1])
-        if start < end:
-            common.append((start, end))
-        if left[i][1] < right[j][1]:
-            i += 1
-        else:
-            j += 1
+    index = 0
+    for start, end in few:
+        if len(many) > _MANY * len(few):
+            index = max(index, bisect_right(many, start, key=_end))
+        while index < len(many) and many[index][1] <= start:
+            index += 1
+        for at in range(index, len(many)):
+            each = many[at]
+            if each[0] < start or each[1] > end:
+                if each[0] >= end:
+                    break
+                each = max(each[0], start), min(each[1], end)
+            common.append(each)
+            index = at
     return common
 
 
@@ -64,10 +86,13 @@ def subtract(left: Sequence[Interval], right: Sequence[Interval]) -> list[Interv
         while j < len(right) and right[j][1] <= start:
             j += 1
         k = j
-        while k < len(right) and right[k][0] < end:
-            if right[k][0] > start:
-                rest.append((start, right[k][0]))
-            start = right[k][1]
+        while k < len(right):
+            begin, until = right[k]
+            if begin >= end:
+                break
+            if begin > start:
+                rest.append((start, begin))
+            start = until
             k += 1
         if start < end:
             rest.append((start, end))
@@ -88,8 +113,11 @@ def lengths_in(windows: Sequence[Interval], intervals: Sequence[Interval]) -> li
         while first < len(intervals) and intervals[first][1] <= start:
             first += 1
         total, index = 0, first
-        while index < len(intervals) and intervals[index][0] < end:
-            total += min(end, intervals[index][1]) - max(start, intervals[index][0])
+        while index < len(intervals):
+            begin, until = intervals[index]
+            if begin >= end:
+                break
+            total += (end if until > end else until) - (start if begin < start else begin)
             index += 1
         lengths.append(total)
     return lengths
@@ -97,5 +125,5 @@ def lengths_in(windows: Sequence[Interval], intervals: Sequence[Interval]) -> li
 
 def contains(intervals: Sequence[Interval], time: int) -> bool:
     """Whether a time is in one of the sorted, disjoint intervals."""
-    before = bisect_right(intervals, time, key=lambda each: each[0])
+    before = bisect_right(intervals, time, key=_start)
     return before > 0 and time < intervals[before - 1][1]

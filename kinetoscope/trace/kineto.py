@@ -26,14 +26,16 @@ from kinetoscope.trace.progress import Progress
 LIMIT_BYTES = 2_000_000_000
 
 
-def read_trace(source: Source, *, limit_bytes: int = LIMIT_BYTES) -> Trace:
-    """Read a trace from a file or from its bytes; raise `TraceError` above `limit_bytes` after decompression."""
-    progress = Progress(source_name(source))
-    try:
-        with no_collection():
+def read_trace(source: Source, *, limit_bytes: int = LIMIT_BYTES, progress: Progress | None = None) -> Trace:
+    """Read a trace from a file or from its bytes; raise `TraceError` above `limit_bytes` after decompression.
+
+    `progress` belongs to a caller that goes on with it; without it, only reading is reported.
+    """
+    with no_collection():
+        if progress is not None:
             return _read(Content(source, limit_bytes, progress), progress)
-    finally:
-        progress.close()
+        with Progress(source_name(source)) as own:
+            return _read(Content(source, limit_bytes, own), own)
 
 
 def read_recorded_trace(source: str | os.PathLike[str] | bytes, *, limit_bytes: int = LIMIT_BYTES) -> Trace:
@@ -65,5 +67,5 @@ def _read(content: Content, progress: Progress) -> Trace:
         decoder.decode(group)
     if text.is_cut and not decoder.kept.seen:
         raise TraceError(f"{content.where}: is not complete JSON (cut off before the first event); copy it again")
-    progress.linking()
+    progress.stage("linking events of")
     return assemble(decoder.kept, Metadata.of(text.members), is_cut=text.is_cut or content.is_cut)

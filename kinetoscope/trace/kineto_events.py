@@ -10,6 +10,8 @@ from msgspec import Meta, Raw, Struct, field as key
 
 from kinetoscope.trace.events import Kind, Triple
 
+NO_TEXT = Raw(b"")
+
 
 class _IdArgs(Struct, gc=False):
     external_id: int | None = key(name="External id", default=None)
@@ -24,9 +26,9 @@ class _IdArgs(Struct, gc=False):
 class OpArgs(_IdArgs, gc=False):
     """Arguments of an operator: the texts of its shapes, which assembly.py parses once each."""
 
-    input_dims: Raw = key(name="Input Dims", default=Raw(b""))
-    input_strides: Raw = key(name="Input Strides", default=Raw(b""))
-    input_types: Raw = key(name="Input type", default=Raw(b""))
+    input_dims: Raw = key(name="Input Dims", default=NO_TEXT)
+    input_strides: Raw = key(name="Input Strides", default=NO_TEXT)
+    input_types: Raw = key(name="Input type", default=NO_TEXT)
 
 
 class _CallArgs(_IdArgs, gc=False):

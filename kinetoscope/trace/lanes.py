@@ -10,11 +10,13 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import Literal
 
-from kinetoscope.trace.events import CpuOp, CudaCall, GpuActivity, Span, Step, by_start
+from msgspec import Struct
+from msgspec.structs import replace
+
+from kinetoscope.trace.events import CpuOp, CudaCall, GpuActivity, Span, Step, by_start, in_whole_ns, last_end_us
 from kinetoscope.trace.kernel_names import decode_kernel_name
 from kinetoscope.trace.queries import overlaps_us
 
@@ -31,8 +33,7 @@ MOST_ROWS = 100
 """Spans that overlap and are drawn apart; of more, the rest share a row. A hostile trace would take quadratic time."""
 
 
-@dataclass(frozen=True)
-class Slice:
+class Slice(Struct, frozen=True, gc=False):
     """An operator, call or activity on a lane, `start_us` after the start of its step."""
 
     name: str
@@ -62,11 +63,10 @@ class Slice:
     @property
     def end_us(self) -> float:
         """Where it ends, on the clock of `start_us`."""
-        return round(self.start_us + self.duration_us, 3)
+        return in_whole_ns(self.start_us + self.duration_us)
 
 
-@dataclass(frozen=True)
-class Lane:
+class Lane(Struct, frozen=True):
     """A CPU thread or a GPU stream; its operators, calls and activities are each in start order."""
 
     name: str
@@ -87,11 +87,12 @@ class _Rows:
 
     def place(self, span: Span | Slice, first: int = 0) -> int:
         """Put `span` into the first row, from `first` on, that is free when it starts; return the row."""
-        row = first
-        while row < min(len(self.ends), first + MOST_ROWS) and self.ends[row] > span.start_us + _CLOCK_NOISE_US:
+        ends, row, free_by = self.ends, first, span.start_us + _CLOCK_NOISE_US
+        while row < len(ends) and ends[row] > free_by and row < first + MOST_ROWS:
             row += 1
-        self.ends += [-math.inf] * (row + 1 - len(self.ends))
-        self.ends[row] = span.end_us
+        if row >= len(ends):
+            ends += [-math.inf] * (row + 1 - len(ends))
+        ends[row] = span.end_us
         return row
 
 
@@ -137,10 +138,10 @@ def lanes(step: Step, label: str = "", activities: Sequence[GpuActivity] = ()) -
 
 def time_shown(step: Step) -> tuple[float, float]:
     """Begin and end of the time in which a step is drawn, after its start: its span, and all work that it launched."""
-    spans: list[Span] = [*step.ops, *step.calls, *step.activities]
-    begin = min([0.0, *(each.start_us - step.start_us for each in spans)])
-    end = max([step.end_us - step.start_us, *(each.end_us - step.start_us for each in spans)])
-    return round(begin, 3), round(end, 3)
+    lists: tuple[Sequence[Span], ...] = (step.ops, step.calls, step.activities)
+    begin = min(step.start_us, *(min(map(by_start, spans), default=step.start_us) for spans in lists))
+    end = max(step.end_us, *map(last_end_us, lists))
+    return in_whole_ns(begin - step.start_us), in_whole_ns(end - step.start_us)
 
 
 def with_gaps(
@@ -181,15 +182,19 @@ def _gaps(step: Step, activities: Iterable[GpuActivity]) -> list[tuple[float, fl
 
 def _ghosts(step: Step, activities: Iterable[GpuActivity]) -> list[Slice]:
     begin, end = time_shown(step)
-    own = {id(activity) for activity in step.activities}
+    own = iter(step.activities)
+    next_own = next(own, None)
     ghosts = []
     for activity in activities:
+        if activity is next_own:
+            next_own = next(own, None)
+            continue
         start = max(activity.start_us - step.start_us, begin)
         stop = min(activity.end_us - step.start_us, end)
-        if stop > start and id(activity) not in own:
-            lasts = round(stop - start, 3)
+        if stop > start:
+            lasts = in_whole_ns(stop - start)
             kind = activity_kind(activity)
-            ghosts.append(Slice(activity.name, kind, 0, round(start, 3), lasts, None, activity, is_ghost=True))
+            ghosts.append(Slice(activity.name, kind, 0, in_whole_ns(start), lasts, None, activity, is_ghost=True))
     return ghosts
 
 
@@ -216,13 +221,14 @@ def _on_thread(
 def _in_rows(slices: Iterable[Slice]) -> tuple[Slice, ...]:
     """The work of a stream in start order, side by side where it overlaps."""
     rows = _Rows()
-    return tuple(replace(each, row=rows.place(each)) for each in sorted(slices, key=by_start))
+    placed = ((each, rows.place(each)) for each in sorted(slices, key=by_start))
+    return tuple(each if row == each.row else replace(each, row=row) for each, row in placed)
 
 
 def _slice(
     step: Step, source: CpuOp | CudaCall | GpuActivity, kind: Kind, row: int, pair: int | None, overlap_us: float = 0.0
 ) -> Slice:
-    start = round(source.start_us - step.start_us, 3)
+    start = in_whole_ns(source.start_us - step.start_us)
     return Slice(source.name, kind, row, start, source.duration_us, pair, source, overlap_us)
 
 

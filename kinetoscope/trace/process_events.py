@@ -8,7 +8,7 @@ from itertools import accumulate, pairwise
 
 from msgspec import Struct
 
-from kinetoscope.trace.events import CpuOp, CudaCall, GpuActivity, Span, by_start, starting_in
+from kinetoscope.trace.events import CpuOp, CudaCall, GpuActivity, Span, by_start, last_end_us, starting_in
 from kinetoscope.trace.queries import is_sync
 
 CLOCK_NOISE_US = 0.002
@@ -38,7 +38,7 @@ class Part(Struct, frozen=True):
 
     def end_us(self) -> float:
         """The end of the last event."""
-        return max((span.end_us for spans in self._lists() for span in spans), default=0.0)
+        return max(map(last_end_us, self._lists()))
 
     def _lists(self) -> tuple[Sequence[Span], ...]:
         return self.ops, self.calls, self.activities

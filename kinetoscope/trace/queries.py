@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Literal
 
-from kinetoscope.trace.events import CpuOp, CudaCall, GpuActivity, Span, Step, Trace, TraceError
+from kinetoscope.trace.events import CpuOp, CudaCall, GpuActivity, Span, Step, Trace, TraceError, in_whole_ns
 from kinetoscope.trace.foreign import foreign_text, is_foreign
 from kinetoscope.trace.intervals import length_us, union_of
 from kinetoscope.trace.missing_gpu import why_no_kernels
@@ -61,8 +61,9 @@ def overlaps_us(step: Step) -> tuple[float, ...]:
     for activity in step.activities:
         stream = activity.device, activity.stream
         before = reached.get(stream, -math.inf)
-        overlaps.append(max(0.0, round(min(before, activity.end_us) - activity.start_us, 3)))
-        reached[stream] = max(before, activity.end_us)
+        start, end = activity.start_us, activity.end_us
+        overlaps.append(in_whole_ns(min(before, end) - start) if before > start else 0.0)
+        reached[stream] = max(before, end)
     return tuple(overlaps)
 
 

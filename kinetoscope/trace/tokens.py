@@ -26,7 +26,11 @@ ATTENTION = re.compile(r"aten::_?scaled_dot_product_(?:\w+_)?attention(?:_math)?
 """Operators whose first three inputs are queries, keys and values: [batch, heads, length, head size]."""
 _PICK_KERNEL = re.compile(r"arg_?max|multinomial|top_?[kp]_?(?:top_?p_?)?sampl|sampling_from", re.IGNORECASE)
 _EMBEDDING_KERNEL = re.compile(r"(?<!rotary)(?<!rotary_)embedding|indexSelect|vectorized_gather", re.IGNORECASE)
-_ONE_QUERY_KERNEL = re.compile(r"split_?kv|paged_attention|decode_attention|BatchDecode|flash_decod", re.IGNORECASE)
+_ONE_QUERY_KERNEL = re.compile(
+    r"split_?kv|fwd_?combine|paged_attention|decode_att|mla_decode|BatchDecode|flash_decod|masked_multihead|kernel_stage1",
+    re.IGNORECASE,
+)
+_FEW_ROWS_KERNEL = re.compile(r"gemv|wvSplitK|LLGemm1|LLMM1", re.IGNORECASE)
 _CACHE_WRITE = re.compile(
     r"aten::(?:cat|index_copy_|index_put_|_index_put_impl_)$|CatArray|index_copy_kernel|index_put_kernel|"
     r"reshape_and_cache|store_kv_?cache"
@@ -78,9 +82,9 @@ def _has_one_query(ops: Sequence[CpuOp], kernels: Sequence[GpuActivity], follows
     indices = [op.input_shapes[1] for op in ops if op.name == EMBEDDING and len(op.input_shapes) > 1]
     if any(len(shape) > 1 for shape in indices):
         return all(shape[-1] == 1 for shape in indices if len(shape) > 1)
-    products = [kernel for kernel in kernels if _operation(kernel) in ("gemm", "gemv")]
-    few = sum(map(_has_few_rows, products))
-    if any(_ONE_QUERY_KERNEL.search(kernel.name) for kernel in kernels) or 0 < len(products) <= 2 * few:
+    few = sum(map(_has_few_rows, kernels))
+    products = few + sum(_operation(kernel) == "gemm" and not _has_few_rows(kernel) for kernel in kernels)
+    if any(_ONE_QUERY_KERNEL.search(kernel.name) for kernel in kernels) or 0 < products <= 2 * few:
         return True
     return follows_prompt and sum(_CACHE_WRITE.search(each.name) is not None for each in (*ops, *kernels)) > 1
 
@@ -121,6 +125,6 @@ def _has_few_rows(kernel: GpuActivity) -> bool:
 
 @lru_cache(maxsize=4096)
 def _is_for_few_rows(name: str) -> bool:
-    decoded = decode_kernel_name(name)
-    sides = decoded.tile.split("x")[:2] if decoded.tile else []
-    return decoded.operation == "gemv" or ("nvjet" in name and any(int(side) <= _FEW_ROWS for side in sides))
+    tile = decode_kernel_name(name).tile if "nvjet" in name else None
+    sides = tile.split("x")[:2] if tile else []
+    return _FEW_ROWS_KERNEL.search(name) is not None or any(int(side) <= _FEW_ROWS for side in sides)

@@ -10,7 +10,7 @@ from kinetoscope.diagnosis.facts import MIN_SHARE, Facts
 from kinetoscope.diagnosis.missing import no_calls, no_gpu_work, no_warm_step
 from kinetoscope.diagnosis.rule import CannotTell, Finding, Rule
 from kinetoscope.diagnosis.sources import MSPROF
-from kinetoscope.trace.events import Span
+from kinetoscope.trace.events import Span, starting_in
 
 
 def find(facts: Facts) -> Sequence[Finding] | CannotTell:
@@ -34,7 +34,7 @@ def find(facts: Facts) -> Sequence[Finding] | CannotTell:
 def _has_settled(facts: Facts, calls: Sequence[Span]) -> bool:
     """Whether the trace begins cold and only its next steps allocate, but not the last: the allocator is filling its
     cache."""
-    allocates = [any(step.start_us <= call.start_us < step.end_us for call in calls) for step in facts.steps]
+    allocates = [bool(starting_in(calls, step.start_us, step.end_us)) for step in facts.steps]
     return facts.warm_up is not None and not allocates[-1] and allocates == sorted(allocates, reverse=True)
 
 

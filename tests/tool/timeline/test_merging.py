@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from kinetoscope.report.timeline import BUDGET, step_timeline
 from kinetoscope.timeline.merging import MOST_LANES, left_out, reduce_lanes

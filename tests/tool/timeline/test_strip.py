@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace as replaced
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -126,7 +125,7 @@ def test_the_legend_has_the_kinds_in_their_order() -> None:
 def test_runs_of_short_slices_are_one_of_the_kind_of_most(step: Step) -> None:
     _, _, (gemm, pointwise) = selected(step, WHOLE)
     short = [
-        replaced(piece, start_us=start, duration_us=lasts)
+        replace(piece, start_us=start, duration_us=lasts)
         for piece, start, lasts in ((gemm, 0, 2), (pointwise, 3, 3), (gemm, 7, 2), (pointwise, 20, 9), (gemm, 29, 2))
     ]
     drawn = merged(short, 5)

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from kinetoscope.trace import content as content_module
-from kinetoscope.trace.content import Content
 from kinetoscope.trace.events import Trace, TraceError
 from kinetoscope.trace.json_events import split_events
 from kinetoscope.trace.kineto import read_recorded_trace, read_trace
@@ -230,15 +229,21 @@ def test_progress_only_on_a_terminal_and_only_after_a_while(
     read_trace(path)
     assert capsys.readouterr().err == ""
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-    read_trace(path)
+    with Progress(str(path)) as progress:
+        read_trace(path, progress=progress)
+        progress.stage("diagnosing", 1, 4)
     assert capsys.readouterr().err == "", "fast"
     monkeypatch.setattr("kinetoscope.trace.progress.QUIET_SECONDS", 0)
-    progress = Progress(str(path))
-    list(Content(path, 10_000, progress).blocks())
-    progress.linking()
-    progress.close()
+    with Progress(str(path)) as progress:
+        read_trace(path, progress=progress)
+        progress.stage("diagnosing", 1, 4)
     shown = capsys.readouterr().err
-    assert shown == "\r\x1b[Kreading evil\\x1b[2J.json: 100 %\r\x1b[Kreading evil\\x1b[2J.json: linking events\r\x1b[K"
+    stages = (
+        "reading evil\\x1b[2J.json: 100 %",
+        "linking events of evil\\x1b[2J.json",
+        "diagnosing evil\\x1b[2J.json: 25 %",
+    )
+    assert shown == "".join(f"\r\x1b[K{stage}" for stage in (*stages, ""))
 
 
 def test_what_the_project_records_is_whole_and_has_profiler_steps() -> None:
