@@ -6,8 +6,9 @@ from collections.abc import Collection, Sequence
 from statistics import median
 
 from kinetoscope.html import Cell, Html, bold, details, note, table
+from kinetoscope.ranks.late import us_text
 from kinetoscope.ranks.ranks import RanksReport
-from kinetoscope.report.rank_drawing import figure, label, members_text, rect, row, us_text
+from kinetoscope.report.rank_drawing import figure, label, members_text, rect, row
 from kinetoscope.trace.rank_parts import RankParts
 
 ROWS, PANEL, MAX_PANELS = 8, 8, 8

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
 from kinetoscope.html import Html
+from kinetoscope.ranks.late import us_text
 from kinetoscope.timeline.canvas import fitted, ticks_us
 from kinetoscope.trace.text import shortened
-from kinetoscope.trace.units import format_value
 
 KINDS: Mapping[str, str] = {
     "own": "own work: kernels and copies that do not communicate",
@@ -98,11 +98,6 @@ def figure(caption: str, about: str, body: str, kinds: Iterable[str] = ()) -> Ht
 def _legend_entry(kind: str) -> str:
     sample = f'<svg width="22" height="12" aria-hidden="true">{rect(kind, 0, 100, 0, 12)}</svg>'
     return f"<li>{sample}{escape(KINDS[kind])}</li>"
-
-
-def us_text(us: float) -> str:
-    """A time with three digits and its unit."""
-    return format_value(us, "us")
 
 
 def range_text(times_us: Sequence[float]) -> str:

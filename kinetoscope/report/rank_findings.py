@@ -14,10 +14,11 @@ from kinetoscope.diagnosis.pages import PAGES
 from kinetoscope.diagnosis.rule import Finding, Rule, Severity
 from kinetoscope.diagnosis.rules import RULES
 from kinetoscope.html import Cell, Html, note, table, with_code
+from kinetoscope.ranks.late import us_text
 from kinetoscope.ranks.ranks import RanksReport
 from kinetoscope.report.diagnosed import DiagnosedTrace
 from kinetoscope.report.findings import badge
-from kinetoscope.report.rank_drawing import members_text, range_text, us_text
+from kinetoscope.report.rank_drawing import members_text, range_text
 from kinetoscope.trace.events import Trace
 from kinetoscope.trace.totals import summarize
 

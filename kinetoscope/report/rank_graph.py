@@ -7,9 +7,10 @@ from collections.abc import Collection, Mapping, Sequence
 
 from kinetoscope.html import Html
 from kinetoscope.ranks.collectives import GroupWaiting
+from kinetoscope.ranks.late import us_text
 from kinetoscope.ranks.ranks import RanksReport
 from kinetoscope.report.rank_bars import late_ranks
-from kinetoscope.report.rank_drawing import figure, members_text, us_text
+from kinetoscope.report.rank_drawing import figure, members_text
 
 MIN_RANKS, MAX_RANKS = 3, 8
 LEAST = 0.1

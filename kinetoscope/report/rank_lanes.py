@@ -8,20 +8,11 @@ from collections.abc import Collection, Iterable, Sequence
 from kinetoscope.html import Cell, Html, note, table
 from kinetoscope.ranks.collectives import GroupWaiting
 from kinetoscope.ranks.lanes import LanePiece, RankLane, StepLanes
+from kinetoscope.ranks.late import us_text
 from kinetoscope.ranks.pipeline import Pipeline
 from kinetoscope.ranks.ranks import RanksReport
 from kinetoscope.report.rank_bars import late_ranks
-from kinetoscope.report.rank_drawing import (
-    axis,
-    figure,
-    group_text,
-    label,
-    members_text,
-    range_text,
-    rect,
-    row,
-    us_text,
-)
+from kinetoscope.report.rank_drawing import axis, figure, group_text, label, members_text, range_text, rect, row
 from kinetoscope.report.rank_graph import graph_html
 
 MOST_WAITS = 12

@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from html import escape
 
 from kinetoscope.html import Cell, Html, note, table
-from kinetoscope.ranks.late import MIN_EXCESS, Straggler
+from kinetoscope.ranks.late import MIN_EXCESS, Straggler, us_text
 from kinetoscope.ranks.ranks import RanksReport, launch_bound
 from kinetoscope.ranks.texts import MIN_EXPOSED, straggler_text
 from kinetoscope.report.rank_bars import late_ranks
 from kinetoscope.report.rank_collectives import NAMES
-from kinetoscope.report.rank_drawing import members_text, us_text
+from kinetoscope.report.rank_drawing import members_text
 from kinetoscope.trace.rank_parts import RankParts
 from kinetoscope.trace.units import format_value
 

@@ -7,11 +7,12 @@ from html import escape
 from statistics import median
 
 from kinetoscope.html import Html, Part, note
+from kinetoscope.ranks.late import us_text
 from kinetoscope.ranks.ranks import METHOD, RanksReport
 from kinetoscope.ranks.texts import exposed_transfer_us
 from kinetoscope.report.rank_bars import bars_html, late_ranks
 from kinetoscope.report.rank_collectives import collectives_html, noun
-from kinetoscope.report.rank_drawing import PATTERNS, us_text
+from kinetoscope.report.rank_drawing import PATTERNS
 from kinetoscope.report.rank_findings import Findings, rank_findings_html
 from kinetoscope.report.rank_lanes import waits_html
 from kinetoscope.report.rank_late import cautions_html, late_html

@@ -11,10 +11,11 @@ from msgspec import structs
 from kinetoscope.diagnosis.rule import CannotTell, Finding, Rule
 from kinetoscope.ranks.digest import Digest, digest
 from kinetoscope.ranks.digest_files import write_digest
+from kinetoscope.ranks.late import us_text
 from kinetoscope.ranks.merge import merge
 from kinetoscope.ranks.ranks import RanksReport, ranks_report
 from kinetoscope.report.document import several_html
-from kinetoscope.report.rank_drawing import members_text, us_text
+from kinetoscope.report.rank_drawing import members_text
 from kinetoscope.report.rank_findings import Findings, findings_data, rank_findings, rank_findings_html
 from kinetoscope.report.rank_tables import quantile_ns
 from kinetoscope.report.ranks_html import ranks_kicker, ranks_lead, ranks_report_parts
