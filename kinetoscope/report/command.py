@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from kinetoscope.files import write_output
+from kinetoscope.files import require_plain, write_output
 from kinetoscope.report.diagnosed import DiagnosedTrace, read_diagnosed, report_data
 from kinetoscope.report.document import report_html, several_html
 from kinetoscope.report.headline import headline
 from kinetoscope.report.several import MultiReport, is_several, reduce_to_digest, report_several
 from kinetoscope.trace.events import TraceError
-from kinetoscope.trace.text import printable
+from kinetoscope.trace.text import json_text, printable
 
 DESCRIPTION = """\
 Write a report of a PyTorch trace: a diagnosis with its evidence, who waits for whom, the median step as a timeline,
@@ -70,11 +69,11 @@ def command(arguments: argparse.Namespace) -> int:
     path = None if output == "-" or (arguments.json and output is None) else output_path(traces[0], output)
     report = report_several(traces) if is_several(traces) else read_diagnosed(traces[0], capture=arguments.capture)
     if arguments.json:
-        print(json.dumps(report.data if isinstance(report, MultiReport) else report_data(report), indent=2))
+        print(json_text(report.data if isinstance(report, MultiReport) else report_data(report)))
     if output == "-":
         _print(_html(report))
     if path is not None:
-        write_output(path, _html(report).encode("utf-8"))
+        write_output(path, _html(report).encode("utf-8"), is_named=output is not None)
         if not arguments.json:
             print(report_line(report, path))
     return 0
@@ -95,8 +94,11 @@ def _write_digest(traces: Sequence[Path], output: str | None, rank: int | None) 
 def output_path(trace: Path, output: str | None) -> Path:
     """The file for the report: `output`, or `NAME.report.html` next to `NAME.json.gz`.
 
-    Raises `TraceError` if it would replace the trace or another trace.
+    Raises `TraceError` if it would replace the trace or another trace, or if the trace is a folder; `CommandError` if
+    what lies next to the trace is no plain file.
     """
+    if trace.is_dir():
+        raise TraceError(f"{trace}: is a folder; give a trace in it, a .json or .json.gz")
     name = trace.name.removesuffix(".gz").removesuffix(".json")
     path = trace.with_name(f"{name}.report.html") if output is None else Path(output)
     is_same = path.exists() and trace.exists() and path.samefile(trace)
@@ -104,6 +106,8 @@ def output_path(trace: Path, output: str | None) -> Path:
         raise TraceError(f"{path}: a report would replace a trace; give -o a name that ends in .html")
     if path.is_dir():
         raise TraceError(f"{path}: is a folder; give -o a file in it, such as {path / 'report.html'}")
+    if output is None:
+        require_plain(path)
     return path
 
 
@@ -118,5 +122,5 @@ def report_line(report: MultiReport | DiagnosedTrace, path: Path) -> str:
 def _print(html: str) -> None:
     """Print UTF-8 bytes in any terminal encoding."""
     sys.stdout.flush()
-    sys.stdout.buffer.write(html.encode("utf-8"))
+    sys.stdout.buffer.write(html.replace("##[", "#&#35;[").encode("utf-8"))  # a command in GitHub's logs
     sys.stdout.buffer.flush()
