@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import shlex
 from collections.abc import Iterable, Iterator
 from html import escape
 from importlib.resources import files
@@ -131,7 +132,8 @@ def _reported(sections: Iterable[T], progress: Progress) -> Iterator[T]:
 
 def _perfetto(diagnosed: DiagnosedTrace) -> str:
     begin = f"{diagnosed.facts.step.start_us / 1000:,.3f} ms"
-    command = f"{called()} open {diagnosed.name}"
+    name = diagnosed.name
+    command = f"{called()} open {shlex.quote(f'./{name}' if name.startswith('-') else name)}"
     return (
         f"<p>The whole trace in Perfetto, where this step begins at {begin}:</p>"
         f'<pre tabindex="0" aria-label="Command"><code>{escape(command)}</code></pre>'

@@ -21,6 +21,7 @@ from urllib.parse import unquote, urljoin, urlsplit
 
 import msgspec
 
+from kinetoscope.trace.text import printable
 from snippets.lab.cache import code_key, load, store
 from snippets.lab.tools.built_page import CSS_URL, Page, read_page
 from snippets.lab.tools.page_text import executed_fences, pages as page_texts
@@ -137,7 +138,7 @@ def check_site(site: Path, docs: Path) -> list[str]:
     pages = read(site)
     found = problems(site, docs, pages)
     for problem in found:
-        print(f"check_site: {problem}", file=sys.stderr)
+        print(f"check_site: {printable(problem)}", file=sys.stderr)
     if not found:
         ran, links = sum(len(page.fences) for page in pages.values()), sum(len(page.links) for page in pages.values())
         print(f"check_site: {len(pages)} pages, {ran} executed fences, {links} links: sound")
