@@ -12,14 +12,14 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from kinetoscope.job.matching import Call, calls_of
+from kinetoscope.job.windows import Time, Window, idle_of, windows_of
 from kinetoscope.ranks.kernels import Count, KernelDigest, Name, kernel_digests, nanoseconds, operation
 from kinetoscope.trace.communication import collectives, exposed_collectives_us, is_collective
 from kinetoscope.trace.events import Step, Trace, TraceError
 from kinetoscope.trace.intervals import Interval
-from kinetoscope.trace.matching import Call, calls_of
 from kinetoscope.trace.queries import busy_us, extent_us, require_steps
 from kinetoscope.trace.text import shortened
-from kinetoscope.trace.windows import Time, Window, idle_of, windows_of
 
 FORMAT, VERSION = "profiling-pytorch digest", 2
 MAX_STEPS, MAX_CALLS, MAX_EXPOSED, MAX_IDLE = 64, 1000, 1000, 300

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Literal
 
-from kinetoscope.trace.compared import Compared
+from kinetoscope.job.compared import Compared
+from kinetoscope.job.matching import PAIR, Call, Matched
 from kinetoscope.trace.intervals import Interval, intersect, subtract, union
-from kinetoscope.trace.matching import PAIR, Call, Matched
 
 MAX_LANES, FEW_LANES = 16, 8
 """Of more ranks, half of the few have the most own work, half the most waiting."""

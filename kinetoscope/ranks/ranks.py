@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from statistics import fmean
 
+from kinetoscope.job.compared import Clocks, Compared, RankWork
+from kinetoscope.job.rank_parts import RankParts
 from kinetoscope.ranks.collectives import GroupWaiting, ShownCollectives, group_waiting, shown_collectives
 from kinetoscope.ranks.digest import MAX_CALLS, Digest, RankDigest, RankStep, calls_in
 from kinetoscope.ranks.lanes import StepLanes, step_lanes
@@ -23,8 +25,6 @@ from kinetoscope.ranks.late import Straggler, stragglers, us_text
 from kinetoscope.ranks.merge import merge
 from kinetoscope.ranks.pipeline import Pipeline, pipeline
 from kinetoscope.trace.communication import WAITING
-from kinetoscope.trace.compared import Clocks, Compared, RankWork
-from kinetoscope.trace.rank_parts import RankParts
 
 MIN_LAUNCHING = 0.10
 """A rank is launch-bound under the profiler if its GPU waits for launches for this share of a step."""

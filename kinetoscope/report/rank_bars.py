@@ -6,10 +6,10 @@ from collections.abc import Collection, Sequence
 from statistics import median
 
 from kinetoscope.html import Cell, Html, bold, details, note, table
+from kinetoscope.job.rank_parts import RankParts
 from kinetoscope.ranks.late import us_text
 from kinetoscope.ranks.ranks import RanksReport
 from kinetoscope.report.rank_drawing import figure, label, members_text, rect, row
-from kinetoscope.trace.rank_parts import RankParts
 
 ROWS, PANEL, MAX_PANELS = 8, 8, 8
 """Ranks with a row each; of more, ranks of a panel and panels."""

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Sequence
 from html import escape
 
 from kinetoscope.html import Html, note
+from kinetoscope.job.matching import PAIR
 from kinetoscope.ranks.collectives import CollectiveTimes, RankCall, ShownCollectives
 from kinetoscope.ranks.late import us_text
 from kinetoscope.ranks.ranks import RanksReport
 from kinetoscope.report.rank_bars import late_ranks
 from kinetoscope.report.rank_drawing import axis, figure, group_text, label, rect, row
 from kinetoscope.trace.intervals import Interval, ns, subtract
-from kinetoscope.trace.matching import PAIR
 from kinetoscope.trace.units import format_value
 
 MOST_CALLS, FEW_CALLS = 8, 5

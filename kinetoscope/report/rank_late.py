@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from html import escape
 
 from kinetoscope.html import Cell, Html, note, table
+from kinetoscope.job.rank_parts import RankParts
 from kinetoscope.ranks.late import MIN_EXCESS, Straggler, us_text
 from kinetoscope.ranks.ranks import RanksReport, launch_bound
 from kinetoscope.ranks.texts import MIN_EXPOSED, straggler_text
 from kinetoscope.report.rank_bars import late_ranks
 from kinetoscope.report.rank_collectives import NAMES
 from kinetoscope.report.rank_drawing import members_text
-from kinetoscope.trace.rank_parts import RankParts
 from kinetoscope.trace.units import format_value
 
 MOST_OPERATIONS, MOST_STRAGGLERS = 8, 4

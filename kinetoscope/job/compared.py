@@ -10,10 +10,10 @@ from functools import cached_property
 from itertools import accumulate
 from statistics import median
 
+from kinetoscope.job.matching import PAIR, Call, Matched, components, match, waiting_intervals
+from kinetoscope.job.rank_parts import RankParts, rank_parts
+from kinetoscope.job.windows import Window
 from kinetoscope.trace.intervals import Interval, subtract, union
-from kinetoscope.trace.matching import PAIR, Call, Matched, components, match, waiting_intervals
-from kinetoscope.trace.rank_parts import RankParts, rank_parts
-from kinetoscope.trace.windows import Window
 
 MAX_SPREAD_US = 200.0
 """Clocks of ranks can be compared if the ends of a collective on them are no further apart, in the median."""
