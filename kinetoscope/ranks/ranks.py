@@ -83,6 +83,11 @@ class RanksReport:
     """Limits of the comparison."""
 
     @property
+    def missing_ranks(self) -> int:
+        """How many ranks of the job are not given; 0 if the traces do not tell."""
+        return max(0, (self.digest.ranks[0].world_size or 0) - len(self.ranks))
+
+    @property
     def straggler(self) -> Straggler | None:
         """The most expensive late rank; None if no rank is late."""
         return self.stragglers[0] if self.stragglers else None

@@ -313,9 +313,11 @@ def test_ranks_of_different_steps_are_not_compared() -> None:
 
 
 def test_missing_ranks_are_said() -> None:
-    assert ranks_report(ranks(1, 60.0)[:2]).notes[0] == (
-        "2 of 4 ranks are given: the one that arrives last may be missing."
-    )
+    report = ranks_report(ranks(1, 60.0)[:2])
+    assert report.notes[0] == "2 of 4 ranks are given: the one that arrives last may be missing."
+    said = " Only 2 of 4 ranks are given: the rank that arrives last may be missing."
+    assert ranks_headline(report).endswith(said)
+    assert said.strip() not in ranks_headline(ranks_report(ranks(1, 60.0)))
 
 
 def test_a_thousand_ranks_merge_in_a_tree() -> None:
