@@ -14,18 +14,19 @@ from kinetoscope.report.several import MultiReport, report_several
 JOBS = Path(__file__).with_name("jobs")
 TRUTH: dict[str, dict[str, Any]] = json.loads((JOBS / "truth.json").read_text("utf-8"))
 SLOWED = "hidden_sidestream"
-"""Its other rank waits beside its own kernels, which the waiting collective slows: no trace of a step tells by how much."""
+"""Rank 1 waits beside its own kernels, which the waiting collective slows: no trace of a step tells by how much."""
 LATE = sorted(name for name, truth in TRUTH.items() if truth["late_rank"] is not None and name != SLOWED)
+NOBODY = "No single rank holds up the others"
 OTHERS = {
-    "accumulate": "No single rank holds up the others: the GPU of rank 1 waits for launches, 50.0 ms of 132 ms",
-    "after_backward": "No single rank holds up the others. Communication with nothing beside it takes 5.07 ms of 56.9 ms",
-    "cpu_sleep_hidden": "No single rank holds up the others. Other kernels hide their communication, but for 172 µs",
-    "find_unused": "No single rank holds up the others: rank 0 arrives last at 58 of 60 collectives, but the others wait",
-    "fsdp": "No single rank holds up the others. Communication with nothing beside it takes 2.37 ms of 29.7 ms",
-    SLOWED: "No single rank holds up the others: rank 0 arrives last at 57 of 57 collectives, but the others wait",
-    "random_lengths": "No single rank holds up the others: the rank that arrives last changes, and each waits 8.28 ms to",
-    "tp_decode": "No single rank holds up the others: the GPU of rank 1 waits for launches, 1.28 ms of 1.71 ms per step",
-    "tp_prefill": "No single rank holds up the others. Communication with nothing beside it takes 553 µs of 3.48 ms",
+    "accumulate": f"{NOBODY}: the GPU of rank 1 waits for launches, 50.0 ms of 132 ms",
+    "after_backward": f"{NOBODY}. Communication with nothing beside it takes 5.07 ms of 56.9 ms",
+    "cpu_sleep_hidden": f"{NOBODY}. Other kernels hide their communication, but for 172 µs",
+    "find_unused": f"{NOBODY}: rank 0 arrives last at 58 of 60 collectives, but the others wait",
+    "fsdp": f"{NOBODY}. Communication with nothing beside it takes 2.37 ms of 29.7 ms",
+    SLOWED: f"{NOBODY}: rank 0 arrives last at 57 of 57 collectives, but the others wait",
+    "random_lengths": f"{NOBODY}: the rank that arrives last changes, and each waits 8.28 ms to",
+    "tp_decode": f"{NOBODY}: the GPU of rank 1 waits for launches, 1.28 ms of 1.71 ms per step",
+    "tp_prefill": f"{NOBODY}. Communication with nothing beside it takes 553 µs of 3.48 ms",
 }
 
 
