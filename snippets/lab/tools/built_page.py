@@ -30,6 +30,8 @@ LOADING_RELS = {"stylesheet", "icon", "preload", "prefetch", "modulepreload", "p
 ID_LISTS = {"aria-labelledby", "aria-describedby", "aria-controls", "for"}
 REFERRING = {"clip-path", "fill", "filter", "marker-end", "marker-mid", "marker-start", "mask", "stroke", "style"}
 """Attributes in which `url(#id)` refers to an element; in any other it is text."""
+REPORTS = "reports/"
+"""The folder of the site with reports on recorded traces: in them, all text is a recording's."""
 OUTPUT = "jp-OutputArea-output"
 """The class of a lab's outputs."""
 VOID = set(["area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"])
@@ -80,7 +82,7 @@ class Reader(HTMLParser):
         self.open: list[str] = []
         self.script: list[str] | None = None
         """The text of the open script, if a browser runs it."""
-        self.recorded_from: int | None = -1 if Path(path).name == FILE else None
+        self.recorded_from: int | None = -1 if path.startswith(REPORTS) or path.endswith(FILE) else None
         """How many tags were open around the outermost open element that shows recordings; None outside of such."""
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
