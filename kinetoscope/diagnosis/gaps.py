@@ -92,7 +92,7 @@ def gaps_in(
         return ()
     starts = {start for start, _ in windows}
     parts = cpu.partition(windows)
-    blames = {cause: _Blames(outermost(spans)) for cause, spans in cpu.spans.items()}
+    blames: dict[Cause, _Blames] = {}
     waiting = union_of(cpu.syncs)
     gaps = []
     for (start, end), share in zip(idle, _shares(idle, parts), strict=True):
@@ -101,7 +101,11 @@ def gaps_in(
         began = busy[before - 1][1] if before else start
         cause = _cause(share, contains(waiting, began))
         is_launch = cause == "launching" and end - start < ns(LONG_US)
-        blame = blames[cause].during(start, end, began) if cause in blames and not is_launch else None
+        blame = None
+        if cause in cpu.spans and not is_launch:
+            if cause not in blames:
+                blames[cause] = _Blames(outermost(cpu.spans[cause]))
+            blame = blames[cause].during(start, end, began)
         if blame is None:
             blame = _launcher(activities, end)
         working = share.get("launching", 0) + share.get("Python", 0)

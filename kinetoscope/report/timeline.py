@@ -41,8 +41,9 @@ def step_timeline(
     """
     shown = time_shown(step)
     span = (shown[1] - shown[0]) * MARGIN or 1.0
-    drawn = reduce_lanes([_anchored(lane, anchors) for lane in place_events(step, "", activities)], span, BUDGET)
-    all_lanes = with_gaps(step, linked(step, drawn.lanes), activities, span * LEAST_GAP)
+    placed = [_anchored(lane, anchors) for lane in place_events(step, "", activities, shown)]
+    drawn = reduce_lanes(placed, span, BUDGET)
+    all_lanes = with_gaps(step, linked(step, drawn.lanes), activities, span * LEAST_GAP, shown)
     if sum(each.pair is not None for lane in all_lanes for each in lane.slices if lane.is_gpu) > _MOST_ARROWS:
         all_lanes = tuple(
             replace(lane, slices=tuple(replace(each, pair=None) for each in lane.slices)) for lane in all_lanes

@@ -93,11 +93,12 @@ def _drawn(traced: TracedStep, span_us: float, budget: int) -> Drawn:
     own = {id(activity) for activity in traced.step.activities}
     others = [activity for activity in activities if id(activity) not in own]
     step = traced.reduced or traced.step
-    placed = place_events(step, traced.label, others)
+    placed = place_events(step, traced.label, others, time_shown(step))
     budget = REDUCED_BUDGET if traced.reduced else budget
     fits = sum(len(lane.sources) for lane in placed) <= budget
     drawn = Drawn(tuple(map(whole_lane, placed)), 0, 0, 0) if fits else reduce_lanes(placed, span_us, budget)
-    return drawn.with_lanes(with_gaps(traced.step, linked(step, drawn.lanes), activities, span_us * LEAST_GAP))
+    shown = time_shown(traced.step)
+    return drawn.with_lanes(with_gaps(traced.step, linked(step, drawn.lanes), activities, span_us * LEAST_GAP, shown))
 
 
 def tools_html(alignment: str = "") -> Html:

@@ -73,7 +73,7 @@ def lanes(step: Step, label: str = "", activities: Sequence[GpuActivity] = ()) -
         label: names the annotation to mark.
         activities: all GPU work of the trace. Work of other steps in the time shown becomes ghosts.
     """
-    return linked(step, map(whole_lane, place_events(step, label, activities)))
+    return linked(step, map(whole_lane, place_events(step, label, activities, time_shown(step))))
 
 
 def whole_lane(placed: PlacedLane) -> Lane:
@@ -123,10 +123,14 @@ def _correlation(piece: Slice) -> int | None:
 
 
 def with_gaps(
-    step: Step, step_lanes: Sequence[Lane], activities: Sequence[GpuActivity], least_us: float
+    step: Step,
+    step_lanes: Sequence[Lane],
+    activities: Sequence[GpuActivity],
+    least_us: float,
+    shown: tuple[float, float],
 ) -> tuple[Lane, ...]:
     """Put times of at least `least_us` in which no GPU works into the first GPU lane: the other lanes are empty then,
-    too.
+    too. `shown` is `time_shown` of the step.
 
     Before the first of `activities`, all GPU work of the trace, the GPU's state is unknown: a profiler drops earlier
     work.
@@ -136,7 +140,7 @@ def with_gaps(
         return tuple(step_lanes)
     known = min(map(by_start, activities)) - step.start_us
     gaps = []
-    for start, end in _gaps(step, activities):
+    for start, end in _gaps(step, activities, shown):
         if end - start >= least_us:
             kind: Kind = "idle" if end > known + CLOCK_NOISE_US else "unrecorded"
             gaps.append(Slice("", kind, 0, round(start, 3), round(end - start, 3), None, Span("", start, end - start)))
@@ -144,9 +148,9 @@ def with_gaps(
     return (*step_lanes[:first], lane, *step_lanes[first + 1 :])
 
 
-def _gaps(step: Step, activities: Iterable[GpuActivity]) -> list[tuple[float, float]]:
+def _gaps(step: Step, activities: Iterable[GpuActivity], shown: tuple[float, float]) -> list[tuple[float, float]]:
     """Times in the time shown in which no GPU works: start and end, after the start of the step."""
-    begin, end = time_shown(step)
+    begin, end = shown
     gaps, reached = [], begin
     for activity in sorted(activities, key=by_start):
         start = activity.start_us - step.start_us

@@ -62,9 +62,17 @@ class PlacedLane(Struct, frozen=True):
         return "label" if source is self.marked else "annotation" if source.is_annotation else "op"
 
 
-def place_events(step: Step, label: str = "", activities: Sequence[GpuActivity] = ()) -> list[PlacedLane]:
-    """Place a step's events: CPU threads in order of their first event, then streams. The arguments are those of
-    `lanes`."""
+def place_events(
+    step: Step, label: str, activities: Sequence[GpuActivity], shown: tuple[float, float]
+) -> list[PlacedLane]:
+    """Place a step's events: CPU threads in order of their first event, then streams.
+
+    Args:
+        step: the step.
+        label: names the annotation to mark; empty without one.
+        activities: all GPU work of the trace. Work of other steps in the time shown becomes ghosts.
+        shown: `time_shown` of the step.
+    """
     marked = step.find_annotation(label) if label else None
     threads: dict[str, tuple[list[CpuOp], list[CudaCall]]] = defaultdict(lambda: ([], []))
     for op in sorted(step.ops, key=by_start):
@@ -75,7 +83,7 @@ def place_events(step: Step, label: str = "", activities: Sequence[GpuActivity] 
     for thread, (ops, calls) in sorted(threads.items(), key=_first_start):
         name = "CPU" if len(threads) == 1 else f"CPU thread {thread.rpartition('/')[2]}"
         placed.append(_on_thread(step, name, ops, calls, marked))
-    return placed + _on_streams(step, activities)
+    return placed + _on_streams(step, activities, shown)
 
 
 def time_shown(step: Step) -> tuple[float, float]:
@@ -144,14 +152,14 @@ def _op_rows(ops: Sequence[CpuOp], rows: _Rows) -> Iterator[int]:
         yield row
 
 
-def _on_streams(step: Step, activities: Sequence[GpuActivity]) -> list[PlacedLane]:
+def _on_streams(step: Step, activities: Sequence[GpuActivity], shown: tuple[float, float]) -> list[PlacedLane]:
     """The work of each stream, side by side where it overlaps."""
     sources: dict[tuple[int, int], list[GpuActivity]] = defaultdict(list)
     for activity in step.activities:
         sources[activity.device, activity.stream].append(activity)
     own = {stream: len(work) for stream, work in sources.items()}
     cropped: dict[tuple[int, int], list[tuple[float, float]]] = defaultdict(list)
-    for activity, start, duration in _ghosts(step, activities):
+    for activity, start, duration in _ghosts(step, activities, shown):
         stream = activity.device, activity.stream
         sources[stream].append(activity)
         cropped[stream].append((start, duration))
@@ -181,9 +189,11 @@ def _on_stream(
     return PlacedLane(name, True, [work[index] for index in order], starts, durations, rows, ghosts=ghosts)
 
 
-def _ghosts(step: Step, activities: Sequence[GpuActivity]) -> Iterator[tuple[GpuActivity, float, float]]:
+def _ghosts(
+    step: Step, activities: Sequence[GpuActivity], shown: tuple[float, float]
+) -> Iterator[tuple[GpuActivity, float, float]]:
     """Work of other steps in the time shown, with its start and duration in that time."""
-    begin, end = time_shown(step)
+    begin, end = shown
     own = iter(step.activities)
     next_own = next(own, None)
     for activity in activities:
