@@ -58,10 +58,10 @@ def find_sites(trace: Trace, queries: Sequence[Query]) -> list[Site]:
     """The site of each query: one pass over the operators and one over the Python functions."""
     around_op = _innermost(_asked(trace.cpu_ops, queries), queries, _op_value, (None, None, "", ""))
     around_line = find_lines(trace, queries)
-    return [Site(*op, module, line) for op, (module, line) in zip(around_op, around_line, strict=True)]
+    return [Site(*op, *line) for op, line in zip(around_op, around_line, strict=True)]
 
 
-def find_lines(trace: Trace, queries: Sequence[Query]) -> list[tuple[str, str]]:
+def find_lines(trace: Trace, queries: Sequence[Query]) -> list[tuple[Any, ...]]:
     """`Site.module` and `Site.line` of each query: one pass over the Python functions."""
     return _innermost(_asked(trace.functions, queries), queries, _line_value, ("", ""))
 
