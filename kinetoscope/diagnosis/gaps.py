@@ -112,7 +112,9 @@ def gaps_in(
                 following += 1
             blame = _launcher(activities[following]) if following < len(activities) else None
         working = share.get("launching", 0) + share.get("Python", 0)
-        gaps.append(Gap(start / 1000, (end - start) / 1000, cause, blame, working / 1000))
+        duration_us = (end - start) / 1000
+        working_us = duration_us if working == end - start else working / 1000
+        gaps.append(Gap(start / 1000, duration_us, cause, blame, working_us))
     return tuple(gaps)
 
 

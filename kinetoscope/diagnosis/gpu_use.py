@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -95,11 +95,16 @@ class GpuUse:
     @cached_property
     def kernels_us(self) -> float:
         """Time per step in which a kernel runs on a GPU."""
-        return self._per_step(intersect([self.window], self._kernels))
+        return self._per_step(intersect([self.window], union_of(self._kernels)))
 
     def alone_us(self, copies: Sequence[GpuActivity]) -> float:
         """Time per step in which at least one of these copies and no kernel runs, on any GPU of the process."""
-        return self._per_step(subtract(union_of(copies), self._kernels))
+        times = union_of(copies)
+        if not times:
+            return 0.0
+        begin, end = times[0][0] / 1000, times[-1][1] / 1000
+        near = (kernel for kernel in self._kernels if kernel.start_us < end and kernel.end_us > begin)
+        return self._per_step(subtract(times, union_of(near)))
 
     @cached_property
     def host_copies(self) -> list[GpuActivity]:
@@ -119,9 +124,9 @@ class GpuUse:
             return times
         return union(time for times in self.busy.values() for time in times)
 
-    @cached_property
-    def _kernels(self) -> list[Interval]:
-        return union_of(activity for activity in self.activities if activity.kind == "kernel")
+    @property
+    def _kernels(self) -> Iterator[GpuActivity]:
+        return (activity for activity in self.activities if activity.kind == "kernel")
 
     def _per_step(self, times: Sequence[Interval]) -> float:
         return round(length_us(times) / len(self.steps), 3)
