@@ -107,7 +107,7 @@ def _sections(diagnosed: DiagnosedTrace) -> Iterator[tuple[str, str, str]]:
         yield "cpu-time", "What the CPU does", cpu_time_html(facts)
     yield "timeline", "Timeline of a step", Html(drawing + _perfetto(diagnosed))
     if diagnosed.has_gpu:
-        yield "kernels", "Kernels", kernels_html(trace)
+        yield "kernels", "Kernels", kernels_html(diagnosed.kernel_times, len(trace.steps))
     yield "collectives", "Collectives", collectives_html(trace, diagnosed.summary)
     yield "counters", "Counters", counters_html(diagnosed.summary)
     yield "operators", "Operators", operators_html(trace)

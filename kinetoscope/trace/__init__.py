@@ -27,6 +27,7 @@ averages.py        the rows of `key_averages()`
 occupancy.py       how many blocks of a kernel fit on a multiprocessor
 work.py            FLOPs and bytes of an activity, computed from its operator's inputs
 lanes.py           a step as lanes of slices, for the timeline
+placing.py         the events of a step in rows, for lanes.py
 alignment.py       aligns two steps kernel by kernel
 kernel_names.py    decodes a kernel name, with kernel_grammar.py and kernel_grammar.json
 totals.py          a trace in numbers: means and medians of its steps
