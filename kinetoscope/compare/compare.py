@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Literal
 
+from kinetoscope.compare.damaged import damage_of
 from kinetoscope.compare.noise import Shift, shift, typical
 from kinetoscope.compare.same_steps import marks_of, same_steps, sequence
 from kinetoscope.trace.alignment import Change, ChangeKind, align
@@ -81,6 +82,8 @@ class Comparison:
     """False: the steps of the sides hold other work, and their marks or kinds differ too."""
     notes: tuple[str, ...]
     """What was done about steps that are marked differently, or why they do not compare."""
+    damage: tuple[str, ...] = ()
+    """What the files of each side lost, a sentence each."""
 
 
 def compare(before: Sequence[Trace], after: Sequence[Trace]) -> Comparison:
@@ -89,6 +92,7 @@ def compare(before: Sequence[Trace], after: Sequence[Trace]) -> Comparison:
         require_steps(trace)
         if not any(step.activities for step in trace.steps):
             raise TraceError("no GPU work in any step; record the GPU, and steps that contain the work")
+    damage = damage_of(before, after)
     same = same_steps(before, after)
     sides = before, after = same.sides
     unit: Literal["run", "step"] = "run" if max(map(len, sides)) > 1 else "step"
@@ -119,6 +123,7 @@ def compare(before: Sequence[Trace], after: Sequence[Trace]) -> Comparison:
         steps_from=(marks_of(before), marks_of(after)),
         do_steps_compare=same.do_compare,
         notes=same.notes,
+        damage=damage,
     )
 
 

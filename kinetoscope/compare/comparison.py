@@ -8,6 +8,7 @@ from statistics import fmean
 from typing import Any
 
 from kinetoscope.compare.compare import TOTALS, Comparison, Difference, compare, wall_causes
+from kinetoscope.compare.damaged import damage_of
 from kinetoscope.compare.noise import ALPHA, Shift, shift
 from kinetoscope.compare.same_steps import ADVICE, marked_differently
 from kinetoscope.html import Cell, Html, Part, details, note, table
@@ -60,6 +61,7 @@ def comparison(before: Trace | Digest, after: Trace | Digest) -> Comparison:
         steps_from=marks,
         do_steps_compare=not differ,
         notes=notes,
+        damage=damage_of([before], [after]),
     )
 
 
@@ -178,7 +180,7 @@ def _busy_text(result: Comparison) -> str:
 
 def comparison_notes(result: Comparison) -> list[str]:
     """Limits of the comparison, a sentence each."""
-    notes = list(result.notes)
+    notes = [*result.damage, *result.notes]
     if result.devices[0] != result.devices[1]:
         notes.append(f"Different GPUs: {result.devices[0]} before, {result.devices[1]} after.")
     if any(result.left_out):
@@ -200,6 +202,7 @@ def comparison_data(result: Comparison) -> dict[str, Any]:
         "totals_us_per_step": {name: list(pair) for name, pair in result.totals.items()},
         "causes_us_per_step": dict(result.causes),
         "differences": [_difference_data(each) for each in result.differences],
+        "damage": list(result.damage),
         "notes": comparison_notes(result),
         "method": METHOD,
     }

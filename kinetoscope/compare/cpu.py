@@ -10,6 +10,7 @@ from itertools import pairwise
 from statistics import fmean
 from typing import Literal
 
+from kinetoscope.compare.damaged import damage_of
 from kinetoscope.compare.noise import Shift, shift, typical
 from kinetoscope.compare.same_steps import ADVICE, UNMARKED, marked_differently, marks_of, other_shares
 from kinetoscope.diagnosis.cpu_states import CAUSES
@@ -65,6 +66,8 @@ class CpuComparison:
     """False: the steps of the sides call other operators, and their marks or kinds differ too."""
     notes: tuple[str, ...]
     """Why steps do not compare, or may not."""
+    damage: tuple[str, ...] = ()
+    """What the files of each side lost, a sentence each."""
 
 
 def are_cpu(before: Sequence[Trace], after: Sequence[Trace]) -> bool:
@@ -105,6 +108,7 @@ def compare_cpu(before: Sequence[Trace], after: Sequence[Trace]) -> CpuCompariso
         steps_from=(marks_of(before), marks_of(after)),
         do_steps_compare=not why,
         notes=(why,) if why else (UNMARKED,) if is_whole else (),
+        damage=damage_of(before, after),
     )
 
 

@@ -40,6 +40,7 @@ def cpu_change_text(result: CpuComparison) -> str:
 def cpu_notes(result: CpuComparison) -> list[str]:
     """Limits of the comparison, a sentence or two each."""
     notes = [
+        *result.damage,
         *result.notes,
         "No side has GPU work: times are those of the CPU, and the profiler lengthens short operators most.",
     ]
@@ -64,6 +65,7 @@ def cpu_data(result: CpuComparison) -> dict[str, Any]:
         "totals_us_per_step": {name: list(pair) for name, pair in (step, *states)},
         "causes_us_per_step": {name: round(after - before, 3) for name, (before, after) in states},
         "differences": [_difference_data(each) for each in result.differences],
+        "damage": list(result.damage),
         "notes": cpu_notes(result),
         "method": METHOD,
     }

@@ -19,6 +19,7 @@ from kinetoscope.compare.comparison import (
 )
 from kinetoscope.compare.cpu import CpuComparison, are_cpu, compare_cpu
 from kinetoscope.compare.cpu_parts import cpu_data, cpu_lines
+from kinetoscope.compare.damaged import NOT_JUDGED, are_whole
 from kinetoscope.compare.noise import ALPHA, Shift
 from kinetoscope.diagnosis.amounts import count_text
 from kinetoscope.ranks.digest_files import is_digest
@@ -37,12 +38,15 @@ compare the time of a step and each operator's own time; there --gate judges the
   %(prog)s before.json.gz after.json.gz
   %(prog)s --before a1.json a2.json a3.json --after b1.json b2.json b3.json --gate 3
 
-Exit codes: 0 no regression, 1 regression, 2 usage error, an unusable file, or a gate on steps that do not compare.
+Exit codes: 0 no regression, 1 regression, 2 usage error, an unusable file, or a gate on steps that do not compare, 3 a
+gate on a file that is cut off, or in which kernels, calls or operators are damaged or missing.
 """
 MIN_SHARE = 0.05
 """Kernels with a smaller share of the GPU busy time are listed and not judged."""
 SHOWN = 20
 COLUMNS = 100
+DAMAGED = 3
+"""The exit code of a gate on damaged files."""
 _NAME_COLUMNS = 48
 
 
@@ -58,23 +62,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def command(arguments: argparse.Namespace) -> int:
-    """Print the differences; 1 on a regression."""
+    """Print the differences; 1 on a regression, 3 if a gate cannot judge damaged files."""
     before, after = _sides(arguments)
     with no_collection():
         sides = [_read(path) for path in before], [_read(path) for path in after]
         if are_cpu(*sides):
-            return _diff_cpu(compare_cpu(*sides), arguments)
+            return _diff_cpu(compare_cpu(*sides), are_whole(*sides), arguments)
         result = compare(*sides)
-    gate = None if arguments.gate is None else judge(result, arguments.gate)
+    gate = None if arguments.gate is None else judge(result, arguments.gate, is_whole=are_whole(*sides))
     print(_json(comparison_data(result), gate) if arguments.json else "\n".join(_lines(result, gate)))
-    return int(gate is not None and bool(gate.regressions))
+    return 0 if gate is None else gate.exit_code
 
 
-def _diff_cpu(result: CpuComparison, arguments: argparse.Namespace) -> int:
-    gate = None if arguments.gate is None else judge_step(result, arguments.gate)
+def _diff_cpu(result: CpuComparison, is_whole: bool, arguments: argparse.Namespace) -> int:
+    gate = None if arguments.gate is None else judge_step(result, arguments.gate, is_whole=is_whole)
     judgment = () if gate is None else _judgment(result.step, gate)
     print(_json(cpu_data(result), gate) if arguments.json else "\n".join([*cpu_lines(result), *judgment]))
-    return int(gate is not None and bool(gate.regressions))
+    return 0 if gate is None else gate.exit_code
 
 
 def _sides(arguments: argparse.Namespace) -> tuple[list[Path], list[Path]]:
@@ -108,9 +112,16 @@ class Gate:
     regressions: tuple[Regression, ...]
     judged: int
     """Number of tested quantities: the busy time, and each kernel with a share of it."""
+    is_whole: bool = True
+    """Whether the files lost nothing that is judged."""
+
+    @property
+    def exit_code(self) -> int:
+        """Of the command."""
+        return DAMAGED if not self.is_whole else int(bool(self.regressions))
 
 
-def judge(result: Comparison, percent: float) -> Gate:
+def judge(result: Comparison, percent: float, *, is_whole: bool = True) -> Gate:
     """Find slowdowns of at least `percent` beyond the noise.
 
     Raises `TraceError` if the noise is unknown, or if the steps of the two sides do not compare.
@@ -126,14 +137,14 @@ def judge(result: Comparison, percent: float) -> Gate:
     ]
     judged = [("GPU busy", result.busy, ALPHA), *((name, changed, ALPHA / len(kernels)) for name, changed in kernels)]
     slower = [Regression(name, changed) for name, changed, alpha in judged if _is_slower(changed, alpha, percent)]
-    return Gate(percent, tuple(slower), len(judged))
+    return Gate(percent, tuple(slower), len(judged), is_whole)
 
 
-def judge_step(result: CpuComparison, percent: float) -> Gate:
+def judge_step(result: CpuComparison, percent: float, *, is_whole: bool = True) -> Gate:
     """Judge the time of a step, of traces without GPU work. Raises `TraceError` if the noise is unknown."""
     _require_judgeable(result, result.step)
     slower = [Regression("step", result.step)] if _is_slower(result.step, ALPHA, percent) else []
-    return Gate(percent, tuple(slower), 1)
+    return Gate(percent, tuple(slower), 1, is_whole)
 
 
 def _require_judgeable(result: Comparison | CpuComparison, changed: Shift) -> None:
@@ -156,6 +167,7 @@ def _json(data: dict[str, Any], gate: Gate | None) -> str:
         data["gate"] = {
             "percent": gate.percent,
             "judged": gate.judged,
+            "is_whole": gate.is_whole,
             "regressions": [
                 {"name": each.name, "percent": round(each.shift.percent, 3), "p": round(each.shift.p, 6)}
                 for each in gate.regressions
@@ -194,6 +206,8 @@ def _judgment(judged: Shift, gate: Gate) -> Sequence[str]:
         f"REGRESSION: {shortened(printable(each.name), _NAME_COLUMNS)} {each.shift.percent:+.1f} %"
         for each in gate.regressions
     ]
+    if not gate.is_whole:
+        return [*lines, *wrap(NOT_JUDGED, COLUMNS)]
     noise = judged.noise_percent or 0.0
     if noise > gate.percent and not lines:
         lines.append(

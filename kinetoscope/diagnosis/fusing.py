@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
+from functools import cache
 
 from kinetoscope.diagnosis.peaks import MAX_AMOUNT, Peaks
 from kinetoscope.diagnosis.sites import around
@@ -59,7 +59,7 @@ def output_shape(op: CpuOp | None) -> Shape | None:
     return None if op is None else _broadcast(op.input_shapes)
 
 
-@lru_cache(maxsize=4096)
+@cache
 def _broadcast(inputs: Shapes) -> Shape | None:
     shapes = [shape for shape in inputs if shape]
     if not shapes:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from kinetoscope.trace.events import GpuActivity, Step, last_end_us
-from kinetoscope.trace.intervals import Interval, intersect, length_us, ns, subtract, union, union_of
+from kinetoscope.trace.intervals import Interval, depths, intersect, length_us, ns, subtract, union, union_of
 from kinetoscope.trace.queries import busy_us, by_device, copy_direction
 
 MIN_WORK = 0.01
@@ -67,30 +67,27 @@ class GpuUse:
     @cached_property
     def gpus(self) -> tuple[Gpu, ...]:
         """The use of each GPU, by its index."""
-        gpus = []
+        gpus, any_us = [], length_us(self._any)
         for device, times in self.busy.items():
             busy_us = self._per_step(times)
+            bubble_us = (any_us - length_us(times)) / len(self.steps)
             share = round(busy_us / self.step_us, 4) if self.step_us else 0.0
-            gpus.append(Gpu(device, busy_us, share, self._per_step(subtract(self._any, times))))
+            gpus.append(Gpu(device, busy_us, share, round(bubble_us, 3)))
         return tuple(gpus)
 
     @cached_property
     def take_turns(self) -> bool:
         """Whether several GPUs work, and hardly ever two of them at the same time."""
-        seen: list[Interval] = []
-        together: list[Interval] = []
-        for times in self.busy.values():
-            together = union([*together, *intersect(seen, times)])
-            seen = union([*seen, *times])
-        any_us = length_us(seen)
+        together_ns = sum(time for gpus, time in self._depths.items() if gpus > 1)
+        any_us = length_us(self._any)
         is_mostly_busy = any_us >= MIN_ANY * length_us([self.window])
-        return len(self.busy) > 1 and is_mostly_busy and length_us(together) <= MAX_TOGETHER * any_us
+        return len(self.busy) > 1 and is_mostly_busy and together_ns / 1000 <= MAX_TOGETHER * any_us
 
     @cached_property
     def uneven_us(self) -> float:
         """Time per step in which a GPU works and another GPU is idle."""
-        idle = union(time for times in self.busy.values() for time in subtract(self._any, times))
-        return self._per_step(idle)
+        uneven_ns = sum(time for gpus, time in self._depths.items() if 0 < gpus < len(self.busy))
+        return round(uneven_ns / 1000 / len(self.steps), 3)
 
     @cached_property
     def kernels_us(self) -> float:
@@ -116,6 +113,10 @@ class GpuUse:
     def host_copies_alone_us(self) -> float:
         """Time per step in which a copy between the host and a GPU runs, and no kernel."""
         return self.alone_us(self.host_copies)
+
+    @cached_property
+    def _depths(self) -> dict[int, int]:
+        return depths(self.busy.values())
 
     @cached_property
     def _any(self) -> list[Interval]:

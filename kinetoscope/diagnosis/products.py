@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 from kinetoscope.diagnosis.peaks import HALF, Peaks
@@ -32,7 +32,7 @@ def runs_on_ordinary_units(activity: GpuActivity) -> bool:
     return activity.kind == "kernel" and _names_ordinary_units(activity.name)
 
 
-@lru_cache(maxsize=4096)
+@cache
 def _names_ordinary_units(name: str) -> bool:
     return _SIMT.search(name) is not None and decode_kernel_name(name).dtype != "f64"
 

@@ -66,21 +66,17 @@ def check_cut(trace: Trace) -> Check:
 
 
 def check_unread(trace: Trace) -> Check | None:
-    """Events that the reader skipped: damaged events, and unknown categories, such as other accelerators'."""
-    problems, cures = [], []
-    if trace.unreadable:
-        problems.append(f"{trace.unreadable:,} events are damaged or lack a time, and are left out")
-        cures.append("copy it again, or record it again")
-    if trace.unread:
-        several = ", ".join(f"{count:,} of {shortened(category) or 'none'}" for category, count in trace.unread[:4])
-        problems.append(f"events of other categories are left out: {several}{', ...' * (len(trace.unread) > 4)}")
-    if not problems:
+    """Events of unknown categories, such as other accelerators', which the reader skips."""
+    if not trace.unread:
         return None
-    return Check("left out", "warning" if trace.unreadable else "ok", "; ".join(problems), "; ".join(cures))
+    several = ", ".join(f"{count:,} of {shortened(category) or 'none'}" for category, count in trace.unread[:4])
+    more = ", ..." * (len(trace.unread) > 4)
+    return Check("left out", "ok", f"events of other categories are left out: {several}{more}")
 
 
 def check_damaged(trace: Trace) -> Check | None:
-    """Events with impossible times, which the reader leaves out or cuts (kineto#109, AMD-AGI/TraceLens#669)."""
+    """Events with missing or impossible values, which the reader leaves out or cuts (kineto#109,
+    AMD-AGI/TraceLens#669)."""
     if not trace.damaged:
         return None
     share = sum(damage.count for damage in trace.damaged) / max(1, len(trace.activities))
@@ -218,7 +214,7 @@ def check_clocks(trace: Trace) -> Check | None:
         problems.append(f"{len(early):,} activities start before their launch, by up to {most}")
         cures.append("the clocks of CPU and GPU were not aligned: trust durations, not delays; update torch")
     if empty:
-        problems.append(f"{empty:,} of {len(trace.activities):,} activities have no duration, or a negative one")
+        problems.append(f"{empty:,} of {len(trace.activities):,} activities have a duration of 0")
         cures.append("a profiler before PyTorch 2.2 rounds to whole us; else buffers were lost: record fewer steps")
     if not problems:
         return Check("clocks", "ok", "work starts after its launch, and takes time", sources=("pytorch#124547",))

@@ -19,6 +19,7 @@ from kinetoscope.trace.communication import collectives, exposed_collectives_us,
 from kinetoscope.trace.events import Step, Trace, TraceError
 from kinetoscope.trace.intervals import Interval
 from kinetoscope.trace.queries import busy_us, extent_us, require_steps
+from kinetoscope.trace.soundness import damage_texts
 from kinetoscope.trace.text import shortened
 
 FORMAT, VERSION = "profiling-pytorch digest", 2
@@ -26,6 +27,8 @@ MAX_STEPS, MAX_CALLS, MAX_EXPOSED, MAX_IDLE = 64, 1000, 1000, 300
 """Of a digest: the first steps, their first calls, and the longest times in which only communication runs, or nothing.
 About 200 KB in JSON."""
 MAX_MEMBERS = 100_000
+MAX_DAMAGE = 12
+Damaged = Annotated[str, Meta(max_length=600)]
 Run = tuple[Time, Annotated[int, Meta(ge=1, le=2**31)], Annotated[int, Meta(ge=1, le=MAX_MEMBERS)]]
 """First rank, stride and number of ranks of a group, or of a part of it."""
 
@@ -33,7 +36,7 @@ Run = tuple[Time, Annotated[int, Meta(ge=1, le=2**31)], Annotated[int, Meta(ge=1
 class RankStep(Struct, frozen=True, array_like=True):
     """One step of one rank, in ns."""
 
-    number: int
+    number: Annotated[int, Meta(ge=0, le=2**62)]
     wall_ns: Count  # on the CPU
     extent_ns: Count  # on the GPU, from the first start to the last end
     busy_ns: Count  # at least one activity runs
@@ -62,8 +65,8 @@ class CallSet(Struct, frozen=True, array_like=True):
 class RankDigest(Struct, frozen=True):
     """One rank: a process and its GPU."""
 
-    rank: Annotated[int, Meta(ge=0)] | None
-    world_size: Annotated[int, Meta(ge=1)] | None
+    rank: Annotated[int, Meta(ge=0, le=2**31)] | None
+    world_size: Annotated[int, Meta(ge=1, le=2**31)] | None
     device: Name
     steps_from: Name
     step_count: Annotated[int, Meta(ge=1)]  # `steps` has the first 64
@@ -79,6 +82,7 @@ class RankDigest(Struct, frozen=True):
     call_sets: tuple[CallSet, ...]
     calls_left_out: bool  # there are more than `MAX_CALLS`
     unmatched: Count  # collectives at which no rank waits, or of which the trace does not tell what they are
+    damage: Annotated[tuple[Damaged, ...], Meta(max_length=MAX_DAMAGE)] = ()  # what the trace lost, a sentence each
 
 
 class Digest(Struct, frozen=True):
@@ -124,6 +128,7 @@ def digest(trace: Trace, rank: int | None = None) -> Digest:
         call_sets=_call_sets(calls[:MAX_CALLS]),
         calls_left_out=len(calls) > MAX_CALLS,
         unmatched=unmatched,
+        damage=tuple(shortened(text, 600) for text in islice(damage_texts(trace), MAX_DAMAGE)),
     )
     return Digest(FORMAT, VERSION, (of_rank,), kernel_digests(activities))
 

@@ -12,7 +12,7 @@ checked against 19 jobs on two and four H200 that were also timed without the pr
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -158,6 +158,7 @@ def _rank_times(rank: RankDigest, last_at: Mapping[int, int], delays: Mapping[in
 
 def _notes(merged: Digest, compared: Compared) -> Iterable[str]:
     ranks = merged.ranks
+    yield from damage_notes(ranks)
     size = ranks[0].world_size
     if size and len(ranks) < size:
         yield f"{len(ranks)} of {size} ranks are given: the one that arrives last may be missing."
@@ -193,6 +194,17 @@ def _notes(merged: Digest, compared: Compared) -> Iterable[str]:
         )
     if any(rank.uncounted for rank in ranks):
         yield f"{sum(rank.uncounted for rank in ranks)} GPU activities of these ranks belong to no step."
+
+
+def damage_notes(ranks: Sequence[RankDigest]) -> Iterable[str]:
+    """What the traces of ranks lost; ranks that lost the same share a sentence."""
+    lost: dict[str, list[str]] = defaultdict(list)
+    for rank in ranks:
+        for text in rank.damage:
+            lost[text].append(str(_number(rank)))
+    for text, numbers in lost.items():
+        listed = f"{', '.join(numbers[:8])}{', ...' * (len(numbers) > 8)}"
+        yield f"Rank{'s' * (len(numbers) > 1)} {listed}: {text}."
 
 
 def _launch_notes(late: Iterable[Straggler], compared: Compared) -> Iterable[str]:

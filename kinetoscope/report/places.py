@@ -6,7 +6,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 
 from kinetoscope.diagnosis.sites import find_lines
 from kinetoscope.html import Cell, Html, code, details, note, table
@@ -52,13 +52,13 @@ def find_places(trace: Trace) -> Places:
     return places
 
 
-@lru_cache(maxsize=4096)
+@cache
 def _kind(module: str) -> str:
     """`Linear_0` -> `Linear`."""
     return re.sub(r"_\d+$", "", module)
 
 
-@lru_cache(maxsize=4096)
+@cache
 def short_line(name: str) -> str:
     """`/somewhere/project/train.py(12): step` -> `project/train.py:12 step`."""
     match = _LINE.fullmatch(name)

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
-from kinetoscope.trace.damage import drop_lost, without_duration
+from kinetoscope.trace.damage import drop_endless, drop_lost
 from kinetoscope.trace.decoding import KeptEvents
 from kinetoscope.trace.device_rows import counter_samples, stream_waits
 from kinetoscope.trace.events import (
@@ -40,14 +40,18 @@ E = TypeVar("E", bound=AnyEvent)
 CLOCK_NOISE_US = 0.002  # a timestamp is printed in ns but read as a float64, which may move it by 1 ns
 _YEAR_2000_NS = 946_684_800_000_000_000
 _DIGITS = re.compile(r"[0-9]{1,9}")
-_YEAR_2100_NS = 4_102_444_800_000_000_000
+_YEAR_2050_NS, _YEAR_2100_NS = 2_524_608_000_000_000_000, 4_102_444_800_000_000_000
+_MAX_SIZE = 2**48
+"""Of a dimension or stride of a tensor."""
 
 
 def assemble(kept: KeptEvents, metadata: Metadata, *, is_cut: bool = False) -> Trace:
     """Build the trace of a file; empties the lists of `kept` as it goes, which saves memory."""
     base_ns = metadata.base_ns
-    lost = drop_lost(kept, lambda time: Clock.of(time, base_ns).per_us, has_base=base_ns > 0)
-    clock = Clock.of(kept.first_us(), base_ns)
+    lost = drop_lost(kept, lambda time: unit_ns(time, base_ns), has_base=base_ns > 0)
+    clock = Clock.of(kept, base_ns)
+    lost += drop_endless(kept, clock.per_us)
+    clock = msgspec.structs.replace(clock, base=kept.first_us()) if lost else clock
     processes, threads = Processes(kept), _Threads()
     stated: dict[int, Collective] = {}
     cpu_ops = _cpu_ops(kept.ops, clock, threads, stated)
@@ -82,8 +86,7 @@ def assemble(kept: KeptEvents, metadata: Metadata, *, is_cut: bool = False) -> T
         origin_ns=clock.origin_ns(metadata.base_ns),
         processes=processes.names,
         is_cut=is_cut,
-        unreadable=kept.unreadable,
-        damaged=(*lost, *runaways, *without_duration(kept.without_duration)),
+        damaged=(*lost, *runaways, *kept.left_out.damage(has_gpu_work=bool(activities))),
         unread=tuple(kept.unread.most_common()),
         origin=name_origin(kept.unread, kept.labels.values(), metadata.members) if kept.unread else "",
     )
@@ -97,14 +100,14 @@ class Clock(Struct, frozen=True):
     """Nanoseconds in the file's unit of time, 1000 or 1."""
 
     @classmethod
-    def of(cls, first: float | int, base_ns: int) -> Clock:
-        """The clock of a file whose first event is at `first`, counted from `base_ns` since 1970.
-
-        The format counts in microseconds. This assumes nanoseconds only if the first event would otherwise be after the
-        year 2100. `displayTimeUnit` is how a viewer shows times, not how they are stored.
-        """
-        is_ns = base_ns + first * 1000 > _YEAR_2100_NS >= base_ns + first
-        return cls(first, 1 if is_ns else 1000)
+    def of(cls, kept: KeptEvents, base_ns: int) -> Clock:
+        """The clock of a file, whose times count from `base_ns` since 1970. The event in the middle tells the unit."""
+        first, last = kept.first_us(), kept.last_us()
+        unit = unit_ns(first, base_ns)
+        if unit != unit_ns(last, base_ns):
+            times = sorted(event.ts for events in kept.lists() for event in events)
+            unit = unit_ns(times[len(times) // 2], base_ns)
+        return cls(int(first) if abs(first) >= 2**53 else first, unit)
 
     def origin_ns(self, base_ns: int) -> int:
         """The time 0 of the trace in ns since 1970; 0 if the file counts from another moment."""
@@ -124,6 +127,16 @@ class Clock(Struct, frozen=True):
             event = events.pop()
             duration = int(event.dur * per_us + 0.5) / 1000 if event.dur > 0 else 0.0  # type: ignore[union-attr]
             yield event, int((event.ts - base) * per_us + 0.5) / 1000, duration
+
+
+def unit_ns(time: float | int, base_ns: int) -> int:
+    """The nanoseconds in the unit of a time of a file, 1000 or 1.
+
+    The format counts in microseconds. This assumes nanoseconds only if the time would otherwise be after the year 2100,
+    of a base before 2050. `displayTimeUnit` is how a viewer shows times, not how they are stored.
+    """
+    base_ns = min(base_ns, _YEAR_2050_NS)
+    return 1 if base_ns + time * 1000 > _YEAR_2100_NS >= base_ns + time else 1000
 
 
 def _cpu_ops(events: list[Op], clock: Clock, threads: _Threads, stated: dict[int, Collective]) -> tuple[CpuOp, ...]:
@@ -247,7 +260,10 @@ class _ShapesOf(dict[bytes, Shapes]):
     """Parses each distinct text once: many ops share few shapes."""
 
     def __missing__(self, text: bytes) -> Shapes:
-        return self.setdefault(text, _shapes(_plain(text)))
+        try:
+            return self.setdefault(text, _shapes(_plain(text)))
+        except ValueError:
+            return self.setdefault(text, ())
 
 
 class _TypesOf(dict[bytes, tuple[str, ...]]):
@@ -265,7 +281,10 @@ def _plain(text: bytes) -> Any:
 
 
 def _shapes(dims: object) -> Shapes:
-    """`[[64, 64], []]` -> ((64, 64), ()); a list of tensors is one level deeper, and each tensor counts as an input."""
+    """`[[64, 64], []]` -> ((64, 64), ()); a list of tensors is one level deeper, and each tensor counts as an input.
+
+    Raises `ValueError` if a size is impossible.
+    """
     shapes: list[tuple[int, ...]] = []
     for dim in dims if isinstance(dims, list) else ():
         if not isinstance(dim, list):
@@ -273,5 +292,7 @@ def _shapes(dims: object) -> Shapes:
         elif dim and all(isinstance(inner, list) for inner in dim):
             shapes.extend(_shapes(dim))
         else:
-            shapes.append(tuple(size for size in dim if isinstance(size, int)))
+            if not all(type(size) is int and 0 <= size <= _MAX_SIZE for size in dim):
+                raise ValueError(f"not the sizes of a tensor: {str(dim)[:80]}")
+            shapes.append(tuple(dim))
     return tuple(shapes)

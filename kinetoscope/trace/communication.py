@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cache
 from typing import Literal
 
 from kinetoscope.trace.events import GpuActivity, Step
@@ -40,7 +40,7 @@ def is_collective(activity: GpuActivity) -> bool:
     return activity.kind == "kernel" and (activity.collective is not None or communicates(activity.name))
 
 
-@lru_cache(maxsize=4096)
+@cache
 def communicates(kernel_name: str) -> bool:
     """Whether a kernel of this name communicates: of NCCL, RCCL, oneCCL, symmetric memory, or an inference engine.
 
@@ -63,7 +63,7 @@ def collective_kind(kernel: GpuActivity) -> CollectiveKind:
     return stated or kind_of(kernel.name[:200].split("<", 1)[0].split("(", 1)[0])
 
 
-@lru_cache(maxsize=4096)
+@cache
 def kind_of(name: str) -> CollectiveKind:
     """`allreduce` from `_allreduce_base`, `nccl:all_reduce` or `ncclDevKernel_AllReduce_Sum_f16_RING_LL`.
 

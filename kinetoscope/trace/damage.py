@@ -1,4 +1,4 @@
-"""Find records without a possible time, and durations that are none.
+"""Find records without a possible time.
 
 Lost records have time 0 beside times of today, or one that is days away from all others (pytorch/kineto#109, and CUPTI
 from CUDA 12.6 Update 2 to 13.0). They are left out: they would begin or end the trace.
@@ -13,17 +13,20 @@ from typing import Any
 
 from kinetoscope.trace.decoding import KeptEvents
 from kinetoscope.trace.events import Damage, DamagedEvent
-from kinetoscope.trace.kineto_events import Event, Kernel
+from kinetoscope.trace.kineto_events import WORK, Kernel
+from kinetoscope.trace.left_out import MAX_EVENTS
 
 LOST = "at time 0, or days away from all other events"
-NO_DURATION = "with a duration that is negative or no number"
+TOO_LONG = "longer than 30 days"
 
 DAY_NS = 86_400 * 10**9
 ALONE_NS = 10**8
 """No event starts in this time after a lost record at time 0."""
-MINORITY = 0.10
-"""A larger share of events that are days away is another run, merged into the file (our limit)."""
-MAX_EVENTS = 10
+MINORITY, MIN_RUN = 0.10, 10
+"""A larger share of events that are days away is another run, merged into the file, and so many at least (our
+limits)."""
+MAX_NS = 30 * DAY_NS
+"""A longer event is impossible (our limit); up to three times that, microseconds are exact to the nanosecond."""
 
 
 def drop_lost(kept: KeptEvents, ns_per_unit: Callable[[float], int], *, has_base: bool) -> list[Damage]:
@@ -45,7 +48,7 @@ def drop_lost(kept: KeptEvents, ns_per_unit: Callable[[float], int], *, has_base
     unit_ns = ns_per_unit(times[len(times) // 2])
     low, high = _neighborhood(times, DAY_NS / unit_ns)
     far = bisect_left(times, low) + sum(time > high for time in times)
-    if far > MINORITY * len(times):
+    if far > MINORITY * len(times) and far >= MIN_RUN:
         low, high = times[0], times[-1]
     is_alone = low * unit_ns > ALONE_NS
     starts = {call.args.correlation: call.ts for call in kept.calls if call.args.correlation} if is_alone else {}
@@ -58,7 +61,7 @@ def drop_lost(kept: KeptEvents, ns_per_unit: Callable[[float], int], *, has_base
         launched = isinstance(event, Kernel) and starts.get(event.args.correlation or 0, 0) * unit_ns > ALONE_NS
         return is_alone and (has_base or launched or not getattr(event, "dur", 0) > 0)
 
-    return _drop(kept, lists, is_lost)
+    return _drop(kept, lists, LOST, is_lost)
 
 
 def _neighborhood(times: Sequence[float], most: float) -> tuple[float, float]:
@@ -71,7 +74,13 @@ def _neighborhood(times: Sequence[float], most: float) -> tuple[float, float]:
     return times[low], times[high]
 
 
-def _drop(kept: KeptEvents, lists: Iterable[list[Any]], is_lost: Callable[[Any], bool]) -> list[Damage]:
+def drop_endless(kept: KeptEvents, unit_ns: int) -> list[Damage]:
+    """Remove events that are longer than any profile from `kept`."""
+    most = MAX_NS / unit_ns
+    return _drop(kept, kept.lists(), TOO_LONG, lambda event: getattr(event, "dur", 0) > most)
+
+
+def _drop(kept: KeptEvents, lists: Iterable[list[Any]], reason: str, is_lost: Callable[[Any], bool]) -> list[Damage]:
     lost: list[Any] = []
     for events in lists:
         gone = [index for index, event in enumerate(events) if is_lost(event)]
@@ -82,20 +91,11 @@ def _drop(kept: KeptEvents, lists: Iterable[list[Any]], is_lost: Callable[[Any],
             kept.runs = [(pid, before - bisect_left(gone, before)) for pid, before in kept.runs]
         dropped = set(gone)
         events[:] = [event for index, event in enumerate(events) if index not in dropped]
-    ids = set(map(id, lost))
-    kept.without_duration = [event for event in kept.without_duration if id(event) not in ids]
-    shown = tuple(DamagedEvent(name) for name in _frequent(lost))
-    return [Damage(LOST, "left out", len(lost), shown)] if lost else []
-
-
-def without_duration(events: Sequence[Event]) -> list[Damage]:
-    """The damage of events whose duration is negative or no number."""
-    shown = tuple(DamagedEvent(name, None, 0.0) for name in _frequent(events))
-    return [Damage(NO_DURATION, "counted as 0 us", len(events), shown)] if events else []
-
-
-def _frequent(events: Iterable[Any]) -> list[str]:
-    return [name for name, _ in Counter(event.name for event in events).most_common(MAX_EVENTS)]
+    if not lost:
+        return []
+    names = Counter(event.name for event in lost).most_common(MAX_EVENTS)
+    work = sum(isinstance(event, WORK) for event in lost)
+    return [Damage(reason, "left out", len(lost), tuple(DamagedEvent(name) for name, _ in names), work)]
 
 
 def _time(event: Any) -> float:

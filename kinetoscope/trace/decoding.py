@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import math
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -16,11 +13,14 @@ import msgspec
 from msgspec import Raw, Struct
 
 from kinetoscope.trace.json_events import JSON_ERRORS
+from kinetoscope.trace.json_repair import repaired
 from kinetoscope.trace.kineto_events import (
     DECODER,
+    IGNORED,
     KEPT,
     NAMED,
     NO_TEXT,
+    WORK,
     Annotation,
     CollectiveArgs,
     Communication,
@@ -39,6 +39,16 @@ from kinetoscope.trace.kineto_events import (
     Samples,
     Wait,
 )
+from kinetoscope.trace.left_out import (
+    NO_CATEGORY,
+    NO_DURATION,
+    NO_JSON,
+    NO_OBJECT,
+    NO_PHASE,
+    NO_SIZE,
+    NO_TIME,
+    LeftOut,
+)
 
 
 class _Head(Struct, gc=False):
@@ -52,11 +62,8 @@ class _Head(Struct, gc=False):
 
 
 _HEAD: msgspec.json.Decoder[_Head] = msgspec.json.Decoder(_Head)
-_NO_NUMBER = re.compile(rb"(?<=[:,\[])\s*-?(?:nan|inf(?:inity)?)(?=\s*[,}\]])", re.IGNORECASE)
-MAX_RUNS = 1000
+MAX_RUNS = 2000
 MAX_LABELS = 10_000
-NO_OBJECT = "no object"
-"""The category of what is no event at all."""
 PARAM_COMMS = "record_param_comms"
 """The operator of PyTorch's process groups whose arguments describe a collective."""
 _LATEST = 1e19
@@ -81,10 +88,8 @@ class KeptEvents:
     """Host process of each run of CPU events in the file, and how many GPU activities came before."""
     unread: Counter[str] = field(default_factory=Counter)
     """Events of categories that are not read, or without a category."""
-    unreadable: int = 0
-    """Events that are damaged or lack a time."""
-    without_duration: list[Event] = field(default_factory=list)
-    """Complete events whose duration is negative or no number."""
+    left_out: LeftOut = field(default_factory=LeftOut)
+    """Damaged events."""
     seen: int = 0
 
     def lists(self) -> tuple[list[Any], ...]:
@@ -97,6 +102,10 @@ class KeptEvents:
     def first_us(self) -> float | int:
         """The earliest time; 0 without an event."""
         return min((event.ts for events in self.lists() for event in events), default=0)
+
+    def last_us(self) -> float | int:
+        """The latest time; 0 without an event."""
+        return max((event.ts for events in self.lists() for event in events), default=0)
 
 
 class EventDecoder:
@@ -129,10 +138,10 @@ class EventDecoder:
             events = list_of.get(type(event))
             if events is None:
                 continue
-            if events is kept.memory and (event.name != "[memory]" or event.args.bytes is None):
+            if events is kept.memory and event.name != "[memory]":
                 continue
-            if not -_LATEST < event.ts < _LATEST:  # NaN: no timestamp
-                kept.unreadable += 1
+            if reason := _damage(event):
+                kept.left_out.add(reason, event.name, is_work=isinstance(event, WORK))
                 continue
             event.name, event.pid = shared(event.name, event.name), shared(event.pid, event.pid)
             if events is kept.memory or events is kept.counters:
@@ -172,31 +181,36 @@ class EventDecoder:
             head = _HEAD.decode(text)
         except JSON_ERRORS:
             if not bytes(text).startswith(b"{"):
-                self.kept.unread[NO_OBJECT] += 1
+                self.kept.unread["no object"] += 1
+                self.kept.left_out.add(NO_OBJECT, None, is_work=True)
                 return None
-            repaired = None if is_repaired else _repaired(bytes(text))
-            if repaired is None:
-                self.kept.unreadable += 1
+            better = None if is_repaired else repaired(bytes(text))
+            if better is None:
+                self.kept.left_out.add(NO_JSON, None, is_work=True)
                 return None
-            return self._lenient(repaired, is_repaired=True)
+            return self._lenient(better, is_repaired=True)
         if head.ph == "M" and head.name in ("process_name", "process_labels"):
             self._label(head)
         category = "cpu_instant_event" if head.cat is None and head.name == "[memory]" else head.cat
-        if head.ph == Samples.phase:
+        if head.ph == Samples.phase and not (isinstance(category, str) and category in KEPT):
             category = "hardware_counters"  # other tools' counters have no category
         kind = KEPT.get(category) if isinstance(category, str) else None
         if kind is None or head.ph != kind.phase:
-            if head.ph in ("X", "B"):
-                self._pass_over(head, category if isinstance(category, str) else "")
+            self._pass_over(head, category if isinstance(category, str) else "", kind)
             return None
-        fields = _readable(text, kind)
-        event = kind(**fields)
-        if kind.phase == "X" and "dur" not in fields and b'"dur"' in bytes(text):
-            self.kept.without_duration.append(event)
+        event = kind(**_readable(text, kind))
+        if isinstance(event, Instant) and _lacks_size(head.args, event):
+            event.args = msgspec.structs.replace(event.args, bytes=None)
         return event
 
-    def _pass_over(self, head: _Head, category: str) -> None:
+    def _pass_over(self, head: _Head, category: str, kind: type[Any] | None) -> None:
         """Count an event that is not read; what begins and ends in two events (B and E) is one."""
+        if kind is not None:
+            self.kept.left_out.add(NO_PHASE, head.name, is_work=issubclass(kind, WORK))
+        elif _looks_like_gpu_work(head, category):
+            self.kept.left_out.add(NO_CATEGORY, head.name, is_work=True)
+        if head.ph not in ("X", "B"):
+            return
         self.kept.unread[category if head.ph == "X" else f"{category} in B and E events".strip()] += 1
         if isinstance(head.pid, str) and len(self.kept.labels) < MAX_LABELS:
             self.kept.labels.setdefault(head.pid, head.pid[:200])
@@ -209,29 +223,42 @@ class EventDecoder:
                 self.kept.labels[head.pid] = f"{self.kept.labels.get(head.pid, '')} {text}"[:200]
 
 
+def _damage(event: Any) -> str:
+    """Why an event is left out; empty if all values that it needs are possible."""
+    if not -_LATEST < event.ts < _LATEST:  # NaN: no timestamp
+        return NO_TIME
+    if isinstance(event, Event):
+        if not event.dur >= 0:  # NaN: no duration
+            return NO_DURATION
+        if isinstance(event, Kernel) and event.kind != "kernel" and event.args.moved_bytes is None:
+            return NO_SIZE
+    elif isinstance(event, Instant) and event.args.bytes is None:
+        return NO_SIZE
+    return ""
+
+
+def _lacks_size(args: Raw, event: Instant) -> bool:
+    """Whether a total of a memory event is given and impossible."""
+    with suppress(*JSON_ERRORS):
+        given = _RAW_OBJECT.decode(args)
+        totals = ("Total Allocated", event.args.total_allocated), ("Total Reserved", event.args.total_reserved)
+        return any(value is None and bytes(given.get(name, b"null")) != b"null" for name, value in totals)
+    return False
+
+
+def _looks_like_gpu_work(head: _Head, category: str) -> bool:
+    """Whether an event without a known category has the arguments that Kineto gives to GPU work."""
+    if category in IGNORED or head.ph == Samples.phase:
+        return False
+    return all(key in bytes(head.args) for key in (b'"correlation"', b'"stream"', b'"device"'))
+
+
 def _communication(event: Op, text: Raw | bytes) -> Op:
     """The event with the arguments of its collective; unchanged if they cannot be read."""
     with suppress(*JSON_ERRORS):
         args = CollectiveArgs(**_readable(_HEAD.decode(text).args, CollectiveArgs))
         return Communication(event.ph, event.name, event.pid, event.tid, event.ts, event.dur, event.args, args)
     return event
-
-
-def _repaired(text: bytes) -> bytes | None:
-    """The event as JSON despite NaN, 1e999, lone surrogates, control characters, or bytes that are not UTF-8."""
-    for candidate in (text, _NO_NUMBER.sub(b"null", text)):
-        with suppress(ValueError, RecursionError):
-            event = json.loads(
-                candidate.decode("utf-8", "replace"), strict=False, parse_float=_finite, parse_constant=lambda _: None
-            )
-            written = json.dumps(event, ensure_ascii=False)
-            return written.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
-    return None
-
-
-def _finite(text: str) -> float | None:
-    number = float(text)
-    return number if math.isfinite(number) else None
 
 
 _RAW_OBJECT: msgspec.json.Decoder[dict[str, Raw]] = msgspec.json.Decoder(dict[str, Raw])

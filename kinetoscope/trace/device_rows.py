@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from operator import attrgetter
@@ -58,7 +59,7 @@ def counter_samples(events: Iterable[Samples], start_us: Callable[[Samples], flo
     samples = []
     for event in events:
         for name, value in event.values.items():
-            if isinstance(value, int | float) and math.isfinite(value):
+            if isinstance(value, int | float) and abs(value) <= sys.float_info.max:  # NaN: not read
                 full = f"{event.name} {name}" if name else event.name
                 samples.append(CounterSample(full, str(event.pid), start_us(event), float(value)))
     return tuple(sorted(samples, key=attrgetter("at_us")))

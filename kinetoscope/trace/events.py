@@ -158,7 +158,7 @@ class Uncounted(Struct, frozen=True):
 
 
 class DamagedEvent(Struct, frozen=True):
-    """An event with an impossible time."""
+    """An event with a missing or impossible value."""
 
     name: str
     recorded_us: float | None = None  # its duration in the file, if it is cut
@@ -166,19 +166,20 @@ class DamagedEvent(Struct, frozen=True):
 
 
 class Damage(Struct, frozen=True):
-    """The events of a file with impossible times, for one reason, and what the reader did with them."""
+    """The events of a file with missing or impossible values, for one reason, and what the reader did with them."""
 
     reason: str
     done: str
     count: int
     events: tuple[DamagedEvent, ...]  # the longest, or one of each name, at most 10
+    work: int = 0  # the events that are GPU work, calls or operators, or may be
 
     @property
     def text(self) -> str:
         """A sentence with the names of three events."""
         shown = ", ".join(_damaged_text(event) for event in self.events[:3])
         plural, more = "s" * (self.count != 1), ", ..." * (len(self.events) > 3)
-        return f"damaged: {self.count:,} event{plural} {self.reason}, {self.done}: {shown}{more}"
+        return f"damaged: {self.count:,} event{plural} {self.reason}, {self.done}{': ' * bool(shown)}{shown}{more}"
 
 
 def _damaged_text(event: DamagedEvent) -> str:
@@ -257,8 +258,7 @@ class Trace(Struct, frozen=True):
     groups: tuple[tuple[str, tuple[int, ...]], ...] = ()  # process group -> its members, from `distributedInfo`
     origin_ns: int = 0  # the time 0 of the trace, in ns since 1970; 0 if the file does not tell
     is_cut: bool = False  # the file ends in the middle; complete events are here
-    unreadable: int = 0  # events that are damaged or lack a time, and are left out
-    damaged: tuple[Damage, ...] = ()  # events with impossible times
+    damaged: tuple[Damage, ...] = ()  # events with missing or impossible values
     unread: tuple[tuple[str, int], ...] = ()  # categories of events that are not read, empty if none, with their number
     origin: str = ""  # if no event is read: the profiler that wrote the file, and what reads it
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
+from functools import cache
 
 from msgspec import structs
 
@@ -62,7 +62,7 @@ def _group(args: CollectiveArgs, ranks: tuple[int, ...]) -> str:
     return described if described and (not name or (ranks and _HASH.fullmatch(name))) else name
 
 
-@lru_cache(maxsize=4096)
+@cache
 def _ranks(text: str, size: int, first: int | None, stride: int | None) -> tuple[int, ...]:
     """The members of a group, from `[0, 1]`, or from the first rank and the stride where the list is cut."""
     listed = tuple(map(int, _NUMBER.findall(text)))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from itertools import chain, pairwise
 from operator import itemgetter
 
 from kinetoscope.trace.events import Span
@@ -140,3 +142,14 @@ def contains(intervals: Sequence[Interval], time: int) -> bool:
     """Whether a time is in one of the sorted, disjoint intervals."""
     before = bisect_right(intervals, time, key=_start)
     return before > 0 and time < intervals[before - 1][1]
+
+
+def depths(sets: Iterable[Sequence[Interval]]) -> dict[int, int]:
+    """Number of sets -> the time in ns that exactly so many of them cover; the intervals of a set are disjoint."""
+    bounds = sorted(chain.from_iterable(((start, 1), (end, -1)) for times in sets for start, end in times))
+    covered: dict[int, int] = defaultdict(int)
+    depth = 0
+    for (at, change), (until, _) in pairwise(bounds):
+        depth += change
+        covered[depth] += until - at
+    return covered

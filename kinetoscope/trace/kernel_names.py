@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import asdict, dataclass
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 from kinetoscope.trace.kernel_grammar import Reading, Token
@@ -49,7 +49,7 @@ class KernelName:
     """The form for people, at most 60 characters: `cuBLAS GEMM bf16 · 256x128x64 · TNT`."""
 
 
-@lru_cache(maxsize=4096)
+@cache
 def decode_kernel_name(name: str) -> KernelName:
     """Decode a kernel name. Never raises; if no family matches the name, its library is `unknown`."""
     reading = Reading(name)

@@ -8,9 +8,16 @@ from typing import Annotated, Any, ClassVar, Literal, Union, cast
 import msgspec
 from msgspec import Meta, Raw, Struct, field as key
 
-from kinetoscope.trace.events import Kind, Triple
+from kinetoscope.trace.events import Kind
 
 NO_TEXT = Raw(b"")
+MAX_BYTES = 2**60
+Size = Annotated[int, Meta(ge=0, le=MAX_BYTES)]
+Change = Annotated[int, Meta(ge=-MAX_BYTES, le=MAX_BYTES)]
+Count = Annotated[int, Meta(ge=0, le=2**53)]
+Rank = Annotated[int, Meta(ge=-(2**31), le=2**31)]
+Extent = Annotated[int, Meta(ge=0, le=2**32)]
+Triple = tuple[Extent, Extent, Extent]
 
 
 class _IdArgs(Struct, gc=False):
@@ -39,19 +46,19 @@ class CollectiveArgs(_IdArgs, gc=False):
     """Arguments of a collective, of its kernel or of the operator `record_param_comms` that launched the kernel."""
 
     collective: str | None = key(name="Collective name", default=None)
-    elements_in: int | None = key(name="In msg nelems", default=None)
-    elements_out: int | None = key(name="Out msg nelems", default=None)
+    elements_in: Count | None = key(name="In msg nelems", default=None)
+    elements_out: Count | None = key(name="Out msg nelems", default=None)
     type: str | None = key(name="dtype", default=None)
-    group_size: int | None = key(name="Group size", default=None)
+    group_size: Rank | None = key(name="Group size", default=None)
     group: str | None = key(name="Process Group Name", default=None)
     group_description: str | None = key(name="Process Group Description", default=None)
     group_ranks: str | None = key(name="Process Group Ranks", default=None)
-    first_rank: int | None = key(name="Global rank start", default=None)
-    rank_stride: int | None = key(name="Global rank stride", default=None)
-    group_rank: int | None = key(name="Rank", default=None)
-    sequence: int | None = key(name="Seq", default=None)
-    source_rank: int | None = key(name="Src Rank", default=None)
-    target_rank: int | None = key(name="Dst Rank", default=None)
+    first_rank: Rank | None = key(name="Global rank start", default=None)
+    rank_stride: Rank | None = key(name="Global rank stride", default=None)
+    group_rank: Rank | None = key(name="Rank", default=None)
+    sequence: Change | None = key(name="Seq", default=None)
+    source_rank: Rank | None = key(name="Src Rank", default=None)
+    target_rank: Rank | None = key(name="Dst Rank", default=None)
     comms_id: int | None = key(name="Comms Id", default=None)
 
 
@@ -59,12 +66,12 @@ class _GpuArgs(CollectiveArgs, gc=False):
     device: int | None = None
     stream: int | None = None
     correlation: int | None = None
-    registers: int | None = key(name="registers per thread", default=None)
-    shared_memory_bytes: int | None = key(name="shared memory", default=None)
+    registers: Count | None = key(name="registers per thread", default=None)
+    shared_memory_bytes: Size | None = key(name="shared memory", default=None)
     grid: Triple | None = None
     block: Triple | None = None
-    occupancy_percent: float | None = key(name="est. achieved occupancy %", default=None)
-    moved_bytes: int | None = key(name="bytes", default=None)
+    occupancy_percent: Annotated[float, Meta(ge=0, le=1e6)] | None = key(name="est. achieved occupancy %", default=None)
+    moved_bytes: Size | None = key(name="bytes", default=None)
     graph_id: int | None = key(name="graph id", default=None)
     graph_node_id: int | None = key(name="graph node id", default=None)
 
@@ -75,9 +82,9 @@ class _WaitArgs(_CallArgs, gc=False):
 
 
 class _MemoryArgs(Struct, frozen=True, gc=False):
-    bytes: int | None = key(name="Bytes", default=None)
-    total_allocated: int | None = key(name="Total Allocated", default=None)
-    total_reserved: int | None = key(name="Total Reserved", default=None)
+    bytes: Change | None = key(name="Bytes", default=None)
+    total_allocated: Change | None = key(name="Total Allocated", default=None)
+    total_reserved: Change | None = key(name="Total Reserved", default=None)
     device_type: int = key(name="Device Type", default=0)  # 0: the CPU
     device: int = key(name="Device Id", default=-1)
     address: int = key(name="Addr", default=0)
@@ -92,7 +99,7 @@ class Event(Struct, gc=False, tag_field="cat", tag=""):
     pid: int | float | str | None = None
     tid: int | float | str | None = None
     ts: int | float = math.nan  # an integer stays one: nanoseconds since 1970 do not fit into a float
-    dur: Annotated[float, Meta(ge=0, le=1e15)] = 0.0
+    dur: Annotated[float, Meta(ge=0, le=1e15)] = math.nan
 
 
 class Op(Event, gc=False, tag="cpu_op"):
@@ -185,6 +192,8 @@ class Samples(Struct, gc=False, tag_field="cat", tag="hardware_counters"):
 
 
 AnyEvent = Event | Instant | Samples
+WORK = Op, RuntimeCall, Kernel
+"""The events that times per step depend on."""
 
 
 def _alias(kind: type[Any], category: str) -> type[Any]:
@@ -216,5 +225,5 @@ NAMED: tuple[type[Any], ...] = (
 KEPT: dict[str, type[Any]] = {kind.__struct_config__.tag: kind for kind in NAMED} | {
     category: _alias(kind, category) for kind, categories in _OTHER_CATEGORIES.items() for category in categories
 }
-_IGNORED = ("ac2g", "async", "fwdbwd", "cuda_event", "Trace")
-DECODER: msgspec.json.Decoder[Any] = msgspec.json.Decoder(Union[*map(_ignored, _IGNORED), *KEPT.values()])
+IGNORED = ("ac2g", "async", "fwdbwd", "cuda_event", "Trace")
+DECODER: msgspec.json.Decoder[Any] = msgspec.json.Decoder(Union[*map(_ignored, IGNORED), *KEPT.values()])

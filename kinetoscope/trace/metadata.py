@@ -11,6 +11,7 @@ from msgspec import Raw, Struct
 from kinetoscope.trace.json_events import JSON_ERRORS
 
 Device = dict[str, Any]
+_MAX_RANK, _MAX_BASE_NS, _MAX_PROPERTY = 2**31, 2**62, 2**62
 
 
 class Metadata(Struct, frozen=True):
@@ -32,10 +33,10 @@ class Metadata(Struct, frozen=True):
         devices, group = _value(members, "deviceProperties"), _value(members, "distributedInfo")
         group = group if isinstance(group, dict) else {}
         return cls(
-            tuple(device for device in devices if isinstance(device, dict)) if isinstance(devices, list) else (),
-            _integer(group.get("rank")),
-            _integer(group.get("world_size")),
-            _integer(_value(members, "baseTimeNanoseconds")) or 0,
+            tuple(map(_known, filter(_is_object, devices))) if isinstance(devices, list) else (),
+            _integer(group.get("rank"), 0, _MAX_RANK),
+            _integer(group.get("world_size"), 1, _MAX_RANK),
+            _integer(_value(members, "baseTimeNanoseconds"), 0, _MAX_BASE_NS) or 0,
             tuple(_groups(group.get("pg_config"))),
             frozenset(members),
         )
@@ -46,13 +47,18 @@ class Metadata(Struct, frozen=True):
         An index that is not among the trace's ids (`HIP_VISIBLE_DEVICES`) means some GPU of a host whose GPUs all have
         one name.
         """
-        if index is None:
-            return self.devices[0] if self.devices else {}
-        ids = [device.get("id", position) for position, device in enumerate(self.devices)]
-        if index in ids:
-            return self.devices[ids.index(index)]
-        names = {repr(device.get("name")) for device in self.devices}
-        return self.devices[0] if len(names) == 1 else {}
+        return next(self.find_devices([index]))
+
+    def find_devices(self, indices: Iterable[int | None]) -> Iterator[Device]:
+        """The properties of several GPUs, as `device` finds each."""
+        first = self.devices[0] if self.devices else {}
+        known: dict[object, Device] = {}
+        for position, device in enumerate(self.devices):
+            number = device.get("id", position)
+            known.setdefault(number if isinstance(number, int | float | str) else None, device)
+        have_one_name = len({repr(device.get("name")) for device in self.devices}) == 1
+        other = first if have_one_name else {}
+        return (first if index is None else known.get(index, other) for index in indices)
 
 
 def device_name(device: Device) -> str | None:
@@ -73,8 +79,19 @@ def _groups(configs: object) -> Iterator[tuple[str, tuple[int, ...]]]:
     for config in configs if isinstance(configs, list) else ():
         given = config if isinstance(config, dict) else {}
         name, ranks = given.get("pg_name"), given.get("ranks")
-        if isinstance(name, str) and isinstance(ranks, list) and all(isinstance(rank, int) for rank in ranks):
-            yield name, tuple(ranks)
+        known = [_integer(rank, 0, _MAX_RANK) for rank in ranks] if isinstance(ranks, list) else [None]
+        found = tuple(rank for rank in known if rank is not None)
+        if isinstance(name, str) and len(found) == len(known):
+            yield name, found
+
+
+def _is_object(value: object) -> bool:
+    return isinstance(value, dict)
+
+
+def _known(device: Device) -> Device:
+    """The properties of a GPU without impossible numbers."""
+    return {name: value for name, value in device.items() if not isinstance(value, int) or abs(value) <= _MAX_PROPERTY}
 
 
 def _value(members: Mapping[str, Raw], key: str) -> Any:
@@ -84,5 +101,5 @@ def _value(members: Mapping[str, Raw], key: str) -> Any:
         return None
 
 
-def _integer(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+def _integer(value: object, least: int, most: int) -> int | None:
+    return value if type(value) is int and least <= value <= most else None

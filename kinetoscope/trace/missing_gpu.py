@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+from functools import cache
 from typing import Literal
 
 from msgspec import Struct
@@ -51,7 +51,7 @@ def why_no_kernels(trace: Trace) -> str:
     )
 
 
-@lru_cache(maxsize=4096)
+@cache
 def is_launch(call_name: str) -> bool:
     """Whether a call puts kernels on the GPU: `cudaLaunchKernelExC`, `hipExtModuleLaunchKernel`, `cuGraphLaunch`."""
     if not call_name.startswith(("cu", "hip")):

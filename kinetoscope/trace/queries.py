@@ -6,7 +6,7 @@ import math
 import re
 import statistics
 from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache
+from functools import cache
 from typing import Literal
 
 from kinetoscope.trace.events import CpuOp, CudaCall, GpuActivity, Span, Step, Trace, TraceError, in_whole_ns
@@ -138,7 +138,7 @@ def syncs(step: Step) -> tuple[CudaCall, ...]:
     return tuple(call for call in step.calls if is_sync(call.name))
 
 
-@lru_cache(maxsize=4096)
+@cache
 def is_sync(call_name: str) -> bool:
     """Whether a call of this name makes the CPU wait, in CUDA, HIP, XPU or MTIA."""
     return _SYNC.search(call_name) is not None
@@ -149,7 +149,7 @@ def copies(step: Step, direction: Direction) -> tuple[GpuActivity, ...]:
     return tuple(copy for copy in step.memcpys if copy_direction(copy.name) == direction)
 
 
-@lru_cache(maxsize=4096)
+@cache
 def copy_direction(name: str) -> Direction | None:
     """The direction of a memcpy, also as Intel's profiler writes it (`M2D`); None if its name does not tell."""
     match = _DIRECTION.search(name)

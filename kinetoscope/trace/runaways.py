@@ -85,7 +85,7 @@ def _cut(
         longest = sorted(places, key=lambda index: (-activities[index].duration_us, index))[:MAX_EVENTS]
         shown = [DamagedEvent(activities[i].name, activities[i].duration_us, places[i]) for i in longest]
         if places:
-            damages.append(Damage(reason, how[reason], len(places), tuple(shown)))
+            damages.append(Damage(reason, how[reason], len(places), tuple(shown), len(places)))
     return tuple(mended), damages
 
 

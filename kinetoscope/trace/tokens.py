@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
+from functools import cache
 
 from kinetoscope.trace.events import CpuOp, GpuActivity
 from kinetoscope.trace.kernel_names import decode_kernel_name
@@ -123,7 +123,7 @@ def _has_few_rows(kernel: GpuActivity) -> bool:
     return _is_for_few_rows(kernel.name)
 
 
-@lru_cache(maxsize=4096)
+@cache
 def _is_for_few_rows(name: str) -> bool:
     tile = decode_kernel_name(name).tile if "nvjet" in name else None
     sides = tile.split("x")[:2] if tile else []

@@ -31,6 +31,7 @@ from kinetoscope.trace.queries import (
     steps_agree,
     syncs,
 )
+from kinetoscope.trace.soundness import damage_texts
 from kinetoscope.trace.step_kinds import kinds_of_step
 from kinetoscope.trace.text import json_text
 
@@ -118,7 +119,7 @@ class Summary(Struct, frozen=True, kw_only=True):
     counters: tuple[CounterSummary, ...] = ()
     launches: int = 0  # of kernels, in the whole trace, without those captured into a CUDA graph
     launches_without_kernel: int = 0
-    damaged: tuple[Damage, ...] = ()  # events with impossible times, and what was done with them
+    damaged: tuple[Damage, ...] = ()  # events with missing or impossible values, and what was done with them
     notes: tuple[str, ...]  # for readers of these numbers
     kernels: tuple[KernelSummary, ...]
     kinds_of_step: tuple[KindSummary, ...] = ()  # that with most time first; empty where all steps are of one kind
@@ -168,7 +169,7 @@ def summarize(trace: Trace) -> Summary:
         launches=dropped.launches,
         launches_without_kernel=dropped.without_kernel,
         damaged=trace.damaged,
-        notes=tuple(_notes(trace, dropped)),
+        notes=tuple(_notes(trace)),
         kernels=_kernels(trace),
         kinds_of_step=tuple(
             KindSummary(len(kind.steps), kind.step_us, kind.gpu_busy_us, kind.name) for kind in kinds_of_step(trace)
@@ -182,28 +183,17 @@ def _devices(trace: Trace) -> tuple[DeviceSummary, ...]:
     indices = sorted({index for devices in by_step for index in devices})
     if len(indices) < 2:
         return ()
-    known = Metadata(trace.devices)
     found = []
-    for index in indices:
+    for index, known in zip(indices, Metadata(trace.devices).find_devices(indices), strict=True):
         works = [devices[index] for devices in by_step if index in devices]
         kernels = low_median(sum(activity.kind == "kernel" for activity in work) for work in works)
         time, busy = _mean(map(kernel_time_us, works)), _mean(map(busy_us, works))
-        found.append(DeviceSummary(index, device_name(known.device(index)), kernels, round(time, 3), round(busy, 3)))
+        found.append(DeviceSummary(index, device_name(known), kernels, round(time, 3), round(busy, 3)))
     return tuple(found)
 
 
-def _notes(trace: Trace, dropped: Dropped) -> Iterator[str]:
-    if trace.is_cut:
-        yield "the file is cut off or damaged; the numbers are of the events before that"
-    if trace.unreadable:
-        yield f"{trace.unreadable:,} events are damaged or have no time and are left out"
-    for damage in trace.damaged:
-        yield damage.text
-    if dropped.is_too_much:
-        yield (
-            f"{dropped.without_kernel:,} of {dropped.launches:,} launches ({dropped.share:.0%}) have no kernel in the "
-            "trace: the GPU's busy time and the counts of kernels are too low; the command doctor names the cure"
-        )
+def _notes(trace: Trace) -> Iterator[str]:
+    yield from damage_texts(trace)
     if trace.processes:
         shown = ", ".join(trace.processes[:8]) + (", ..." if len(trace.processes) > 8 else "")
         yield f"{len(trace.processes)} processes are merged in this file ({shown}): each has steps of its own"

@@ -11,7 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache
 from typing import NamedTuple
 
 from kinetoscope.trace.events import CpuOp, GpuActivity, Shapes, Step
@@ -135,7 +135,7 @@ def op_work(op: CpuOp) -> ActivityWork | None:
     return _op_work(op.name, op.input_shapes, op.input_strides, op.input_types)
 
 
-@lru_cache(maxsize=4096)
+@cache
 def _op_work(name: str, shapes: Shapes, strides: Shapes, types: tuple[str, ...]) -> ActivityWork | None:
     """The work of an operator with these inputs; a step repeats few of them."""
     if not len(shapes) == len(strides) == len(types):

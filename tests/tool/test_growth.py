@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 import tracemalloc
 from collections.abc import Callable, Iterator
+from time import process_time
 from types import FrameType
 from typing import Any
 
@@ -17,9 +18,11 @@ from kinetoscope.diagnosis.diagnose import diagnose
 from kinetoscope.report.diagnosed import DiagnosedTrace
 from kinetoscope.report.document import report_html
 from kinetoscope.trace.events import Trace
+from kinetoscope.trace.kernel_names import decode_kernel_name
 from kinetoscope.trace.kineto import read_trace
+from kinetoscope.trace.metadata import Metadata
 from kinetoscope.trace.totals import summarize
-from tests.tool.events import HOST, Event, kernel, launch, op, step, trace_bytes
+from tests.tool.events import HOST, Event, kernel, launch, memory, op, step, trace_bytes
 
 SMALL, LARGE = 300, 1200
 MOST_GROWTH = 5.0
@@ -75,7 +78,54 @@ def stacks(count: int) -> Iterator[Event]:
         yield kernel("kernel", index + 1, start + 42, 30.0)
 
 
-SHAPES = [one_step, long_steps, short_steps, replays, stacks]
+def spread(count: int, thread: bool = False, name: str = "kernel") -> Iterator[Event]:
+    """Each launch on a GPU and a stream, or on a thread, of its own."""
+    for index in range(count):
+        start, own = 60.0 * index, index if thread else HOST
+        yield op("aten::mm", start, 30.0, external=index + 1, tid=own)
+        yield launch(index + 1, start + 5, 8.0, tid=own)
+        gpu = 0 if thread else index
+        yield kernel(name.replace("#", str(index)), index + 1, start + 20, 25.0, device=gpu, stream=7 + index)
+
+
+def threads(count: int) -> Iterator[Event]:
+    return spread(count, thread=True)
+
+
+def names(count: int) -> Iterator[Event]:
+    return spread(count, thread=True, name="void at::native::elementwise_kernel<#, 2>(int)")
+
+
+def long_names(count: int) -> Iterator[Event]:
+    return spread(40, thread=True, name="void at::native::ReduceOp" + " >h" * count + "#")
+
+
+def groups(count: int) -> Iterator[Event]:
+    """Each collective in a process group of its own."""
+    collective = {"Collective name": "allreduce", "In msg nelems": 8, "Group size": 2, "dtype": "Float"}
+    for index in range(count):
+        ranks = {"Process Group Name": f"group {index}", "Process Group Ranks": f"[0, {index + 1}]"}
+        yield launch(index + 1, 60.0 * index, 8.0)
+        yield kernel("ncclDevKernel_AllReduce", index + 1, 60.0 * index + 20, 25.0, **collective, **ranks)
+
+
+def blocks(count: int) -> Iterator[Event]:
+    yield from launches(100)
+    for index in range(2 * count):
+        size = 64 if index < count else -64
+        yield memory(index, size, index % count + 1, total=9999 + size, reserved=99_999)
+
+
+def ranks(count: int) -> Iterator[Event]:
+    """Ranks merged into one file."""
+    for rank in range(count // 4):
+        events = [step(0, 0, 500.0), op("aten::mm", 5, 20.0, external=1), launch(1, 10), kernel("kernel", 1, 40, 9.0)]
+        yield from ({**event, "pid": event["pid"] and 1000 + rank} for event in events)
+
+
+SHAPES = [
+    one_step, long_steps, short_steps, replays, stacks, spread, threads, names, long_names, groups, blocks, ranks,
+]  # fmt: skip
 
 
 def report(trace: Trace) -> str:
@@ -124,3 +174,19 @@ def peak_bytes(data: bytes) -> int:
         return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
+
+
+def test_no_name_is_decoded_twice() -> None:
+    """However many names a trace has, which are passed several times in one order."""
+    for _ in range(2):
+        before = decode_kernel_name.cache_info().misses
+        for index in range(5000):
+            decode_kernel_name(f"kernel_{index}")
+    assert decode_kernel_name.cache_info().misses == before
+
+
+def test_many_gpus_are_looked_up_once() -> None:
+    devices = Metadata(tuple({"id": index, "name": f"GPU {index}"} for index in range(16_000)))
+    start = process_time()
+    assert [device["id"] for device in devices.find_devices(range(16_000))] == list(range(16_000))
+    assert process_time() - start < 1

@@ -6,7 +6,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
+from functools import cache
 
 from kinetoscope.diagnosis.amounts import count_text, duration_text
 from kinetoscope.diagnosis.cpu_times import is_cpu_only, own_times, step_operators
@@ -89,7 +89,7 @@ def _in_float64(kernels: Sequence[GpuActivity]) -> list[GpuActivity]:
     ]
 
 
-@lru_cache(maxsize=4096)
+@cache
 def _named_type(name: str) -> str | None:
     """The type in a kernel's name: `f64`, another one, or None if the name has none."""
     if dtype := decode_kernel_name(name).dtype:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cache
 
 from kinetoscope.diagnosis.amounts import count_text, duration_text
 from kinetoscope.diagnosis.facts import Facts
@@ -25,7 +25,7 @@ def _is_conversion(activity: GpuActivity) -> bool:
     return activity.kind == "kernel" and _names_conversion(activity.name)
 
 
-@lru_cache(maxsize=4096)
+@cache
 def _names_conversion(name: str) -> bool:
     return _CONVERSION.search(name.partition("(")[0]) is not None
 

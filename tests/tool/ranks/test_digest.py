@@ -15,10 +15,12 @@ from kinetoscope.ranks.digest import MAX_CALLS, MAX_EXPOSED, Digest, RankStep, c
 from kinetoscope.ranks.digest_files import is_digest, read_any, read_digest, write_digest
 from kinetoscope.ranks.kernels import MAX_KERNELS, OTHER, bin_of
 from kinetoscope.ranks.merge import are_ranks, merge
+from kinetoscope.ranks.ranks import ranks_report
 from kinetoscope.report.document import several_html
 from kinetoscope.report.several import report_several
 from kinetoscope.terminal import CommandError
 from kinetoscope.trace.events import TraceError
+from kinetoscope.trace.kineto import read_trace
 from tests.tool.events import kernel, launch, step, trace_bytes
 from tests.tool.runs import ADD, ALL_REDUCE, GEMM, trace_of
 
@@ -206,6 +208,25 @@ def test_members_as_runs(ranks: tuple[int, ...], expected: tuple[tuple[int, int,
 def test_what_cannot_be_merged(digests: list[Digest], message: str) -> None:
     with pytest.raises(TraceError, match=message):
         merge(digests)
+
+
+def test_sums_that_no_digest_may_hold_are_not_written(tmp_path: Path) -> None:
+    for rank in (0, 1):
+        content = json.loads(msgspec.json.encode(rank_digest(rank)))
+        content["kernels"][0]["total_ns"] = 2**61 + 1
+        (tmp_path / f"{rank}.json").write_text(json.dumps(content))
+    with pytest.raises(TraceError, match="the calls or the time of .* are impossible"):
+        merge(read_digest(tmp_path / f"{rank}.json") for rank in (0, 1))
+
+
+def test_a_report_on_ranks_names_their_damage() -> None:
+    events = [step(0, 0, 90), launch(1, 5), kernel("k", 1, 10, 20), {**kernel("l", 2, 40, 5), "dur": None}]
+    damaged = [
+        digest(read_trace(trace_bytes(*events, distributedInfo={"rank": rank, "world_size": 3}))) for rank in range(3)
+    ]
+    text = "damaged: 1 event without a duration, or with an impossible one, left out: l"
+    assert damaged[0].ranks[0].damage == (text,)
+    assert ranks_report(damaged).notes[0] == f"Ranks 0, 1, 2: {text}."
 
 
 def test_ranks_of_one_job_or_a_comparison() -> None:

@@ -73,7 +73,7 @@ class TestDamage:
     def test_one_event_spoils_no_other(self) -> None:
         data = trace_bytes(op("a", 0, 1), op("b", 2, 1, dims=["odd"]), op("c", 4, 1))
         trace = read_trace(data.replace(b'["odd"]', b"[oops]"))
-        assert (names(trace), trace.unreadable, trace.is_cut) == (["a", "c"], 1, False)
+        assert (names(trace), [damage.count for damage in trace.damaged], trace.is_cut) == (["a", "c"], [1], False)
 
     @pytest.mark.parametrize("number", [b"NaN", b"-nan", b"inf", b"Infinity"])
     def test_numbers_that_are_none(self, number: bytes) -> None:
@@ -131,6 +131,19 @@ class TestBounds:
             file.truncate(1 << 40)
         with pytest.raises(TraceError, match="over 3,000,000 bytes"):
             read_trace(sparse, limit_bytes=3_000_000)
+
+    def test_a_text_much_longer_than_its_gzip_file_is_refused(self) -> None:
+        event = b'{"ph":"X","cat":"kernel","ts":1,"dur":1},'
+        with pytest.raises(TraceError, match="over 100 times as long as the gzip file.*unpack it with gunzip"):
+            read_trace(gzip.compress(b"[" + event * 200_000 + b"]"))
+        assert len(read_trace(gzip.compress(b"[" + event * 50_000 + b"{}]")).activities) == 50_000
+
+    def test_a_trace_of_one_loop_is_within_the_ratio(self) -> None:
+        events = [
+            each for n in range(20_000) for each in (launch(n + 1, 20.0 * n), kernel("k", n + 1, 20.0 * n + 9, 3))
+        ]
+        packed = gzip.compress(json.dumps({"traceEvents": events}, indent=2).encode())
+        assert len(read_trace(packed).activities) == 20_000
 
     def test_a_pipe(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(content_module, "PIPE_WAIT_SECONDS", 0.05)

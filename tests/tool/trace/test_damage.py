@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from kinetoscope.trace.damage import LOST, NO_DURATION
+from kinetoscope.trace.damage import LOST, TOO_LONG
 from kinetoscope.trace.events import Damage, DamagedEvent, Trace
 from kinetoscope.trace.kineto import read_trace
+from kinetoscope.trace.left_out import NO_DURATION
 from kinetoscope.trace.queries import busy_us
 from kinetoscope.trace.runaways import OVER_LATER, OVER_TRACE, OVER_WAIT
 from kinetoscope.trace.totals import summarize
@@ -58,7 +59,7 @@ def test_a_duration_over_later_events_of_its_stream_is_cut(
     activity(events, name, index)["dur"] = recorded_us
     trace = read(*events)
     assert only(trace) == Damage(
-        OVER_LATER, "cut where the next event starts", 1, (DamagedEvent(name, recorded_us, at_most_us),)
+        OVER_LATER, "cut where the next event starts", 1, (DamagedEvent(name, recorded_us, at_most_us),), 1
     )
     assert busy_us(trace.activities) == 40 * 90 + (10 if name == "add" else 0)
     assert summarize(trace).damaged == trace.damaged
@@ -212,7 +213,7 @@ def test_records_far_from_all_others_are_left_out(at: float, time: float, base: 
     for index in (4, 9):
         activity(events, "gemm", index).update(ts=time, dur=0)
     trace = read(*events, baseTimeNanoseconds=base)
-    assert only(trace) == Damage(LOST, "left out", 2, (DamagedEvent("gemm"),))
+    assert only(trace) == Damage(LOST, "left out", 2, (DamagedEvent("gemm"),), 2)
     assert len(trace.activities) == 78
     assert max(each.end_us for each in trace.activities) < 6000
     assert trace.steps[0].start_us == 0
@@ -221,7 +222,14 @@ def test_records_far_from_all_others_are_left_out(at: float, time: float, base: 
 def test_a_lost_record_whose_duration_reaches_from_time_0_is_told_once() -> None:
     events = work(at=LATE)
     activity(events, "gemm", 5).update(ts=0, dur=LATE + 500)
-    assert only(read(*events)) == Damage(LOST, "left out", 1, (DamagedEvent("gemm"),))
+    assert only(read(*events)) == Damage(NO_DURATION, "left out", 1, (DamagedEvent("gemm"),), 1)
+
+
+@pytest.mark.parametrize("name", ["gemm", "cudaLaunchKernel"])
+def test_an_event_longer_than_any_profile_is_left_out(name: str) -> None:
+    events = work()
+    next(event for event in events if event["name"] == name)["dur"] = 2.6e12
+    assert only(read(*events)) == Damage(TOO_LONG, "left out", 1, (DamagedEvent(name),), 1)
 
 
 @pytest.mark.parametrize(("base", "is_lost"), [(1_767_189_312_000_000_000, True), (0, False)])
@@ -257,12 +265,12 @@ def test_ranks_one_after_another_keep_their_work_without_lost_records() -> None:
     assert [len(each.activities) for each in trace.steps] == [7, 7]
 
 
-@pytest.mark.parametrize("duration", [-3, -1e9, "x", None, 2e15])
-def test_durations_that_are_no_time_count_as_zero_and_are_told(duration: Any) -> None:
+@pytest.mark.parametrize("duration", [-3, -1e9, "x", None, 2e15, [4], 10**400])
+def test_an_event_without_a_possible_duration_is_left_out(duration: Any) -> None:
     trace = read(op("a", 0, 10), {**kernel("k", None, 3, 1), "dur": duration}, memcpy(None, 8, 2, 64))
-    assert only(trace) == Damage(NO_DURATION, "counted as 0 us", 1, (DamagedEvent("k", None, 0.0),))
-    assert [each.duration_us for each in trace.activities] == [0.0, 2.0]
-    assert only(trace).text == "damaged: 1 event with a duration that is negative or no number, counted as 0 us: k"
+    assert only(trace) == Damage(NO_DURATION, "left out", 1, (DamagedEvent("k"),), 1)
+    assert [each.duration_us for each in trace.activities] == [2.0]
+    assert only(trace).text == "damaged: 1 event without a duration, or with an impossible one, left out: k"
 
 
 def test_a_hostile_file_stays_fast() -> None:

@@ -64,7 +64,7 @@ def test_every_activity_is_counted_once(written: list[Event]) -> None:
     )
     assert trace.unattributed == tuple(sorted(uncounted, key=lambda activity: activity.start_us))
     assert not trace.is_cut
-    assert not trace.unreadable
+    assert not trace.damaged
 
 
 @given(traces())
@@ -142,7 +142,7 @@ def test_one_bad_value_costs_no_activity(event: Event, old: bytes, new: bytes) -
     assert content.count(old) == 1
     trace = read_trace(content.replace(old, new))
     assert [activity.duration_us for activity in trace.activities] == [5.0]
-    assert trace.unreadable == 0
+    assert trace.damaged == ()
 
 
 def test_bytes_that_are_not_utf_8_in_ignored_fields() -> None:
@@ -158,4 +158,4 @@ def test_an_event_without_a_usable_start_is_said_to_be_left_out() -> None:
     for start in ("1e999", "1e20", "NaN", "null", '"soon"', "[]"):
         content = trace_bytes(kernel("k", 1, 123.5, 5), kernel("k", 2, 0, 5))
         trace = read_trace(content.replace(b"123.5", start.encode()))
-        assert (len(trace.activities), trace.unreadable) == (1, 1), start
+        assert (len(trace.activities), [damage.count for damage in trace.damaged]) == (1, [1]), start

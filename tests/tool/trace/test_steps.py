@@ -63,7 +63,7 @@ class TestProfilerSteps:
             {**host, "cat": "Runtime", "name": "cudaLaunchKernel", "ts": 25, "dur": 5, "args": ids},
             {**gpu, "cat": "Kernel", "name": "gemm", "ts": 40, "dur": 3, "args": ids},
             {**gpu, "cat": "Memcpy", "name": "Memcpy HtoD", "ts": 50, "dur": 2, "args": {**ids, "bytes": 64}},
-            {**gpu, "cat": "Memset", "name": "Memset", "ts": 60, "dur": 1, "args": ids},
+            {**gpu, "cat": "Memset", "name": "Memset", "ts": 60, "dur": 1, "args": {**ids, "bytes": 4}},
             {"ph": "i", "s": "t", "name": "[memory]", "pid": 25, "tid": 25, "ts": 21,
              "args": {"Device Type": 0, "Device Id": -1, "Bytes": 4}},
         )  # fmt: skip

@@ -13,6 +13,7 @@ import pytest
 
 from kinetoscope.trace.events import Collective, Trace, TraceError
 from kinetoscope.trace.kineto import read_trace
+from kinetoscope.trace.left_out import NO_OBJECT, NO_PHASE, NO_TIME
 from kinetoscope.trace.queries import (
     busy_us,
     extent_us,
@@ -356,7 +357,8 @@ class TestTolerance:
             {"ph": 4, "cat": "cpu_op", "name": "number", "ts": 1},
             {"ph": "X", "cat": "python_function", "name": "nn.Module", "ts": 1, "dur": 2},
             {"ph": "X", "cat": "kernel from the future", "name": "x", "ts": 1, "dur": 2},
-            {"ph": "X", "cat": "cpu_op", "name": "kept", "pid": "host", "tid": "worker", "ts": 7, "args": None},
+            {"ph": "X", "cat": "cpu_op", "name": "kept", "pid": "host", "tid": "worker", "ts": 7, "dur": 0,
+             "args": None},
             7, None, "text", [],
         )  # fmt: skip
         assert [(o.name, o.thread, o.start_us, o.duration_us) for o in trace.cpu_ops] == [
@@ -365,7 +367,7 @@ class TestTolerance:
         assert trace.activities == ()
         assert trace.calls == ()
         assert names(trace.functions) == ["nn.Module"]
-        assert trace.unreadable == 1, "no time"
+        assert {damage.reason: damage.count for damage in trace.damaged} == {NO_PHASE: 2, NO_TIME: 1, NO_OBJECT: 4}
         assert dict(trace.unread) == {"no object": 4, "kernel from the future": 1, "cpu_op in B and E events": 1, "": 1}
 
     def test_gpu_arguments_of_other_types(self) -> None:
@@ -400,7 +402,9 @@ class TestTolerance:
             ([], ()),
             (["", [4]], ((), (4,))),
             ({"a": 1}, ()),
-            ([["x", 2]], ((2,),)),
+            ([["x", 2]], ()),
+            ([[-1, 2], [3]], ()),
+            ([[2], [10**400]], ()),
         ],
     )
     def test_input_dims(self, dims: Any, shapes: Any) -> None:
@@ -424,13 +428,6 @@ class TestTolerance:
         content = trace_bytes(op("a", 0, 1, dims=[[2, 3]]), op("b", 2, 1, dims=["huge"]))
         trace = read_trace(content.replace(b'["huge"]', b"[[1e400, 4]]"))
         assert [o.input_shapes for o in trace.cpu_ops] == [((2, 3),), ()]
-
-    def test_missing_null_and_negative_durations_are_zero(self) -> None:
-        event = {"ph": "X", "cat": "cpu_op", "name": "a", "ts": 1, "pid": 1, "tid": 1}
-        trace = read(
-            event, {**event, "dur": None}, {**event, "dur": -3}, {**event, "dur": "x"}, {**event, "dur": "2.5"}
-        )
-        assert sorted(o.duration_us for o in trace.cpu_ops) == [0.0, 0.0, 0.0, 0.0, 2.5]
 
     def test_a_call_without_correlation_owns_nothing(self) -> None:
         trace = read(launch(None, 0), launch(0, 1), kernel("k", 0, 5, 1), kernel("l", None, 7, 1))

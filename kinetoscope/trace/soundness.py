@@ -1,0 +1,29 @@
+"""What a file lost, as sentences, and whether times per step can be judged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kinetoscope.trace.events import Trace
+from kinetoscope.trace.missing_gpu import dropped_kernels
+
+
+def damage_texts(trace: Trace) -> Iterator[str]:
+    """A sentence for each way in which the file is not whole."""
+    if trace.is_cut:
+        yield "the file is cut off or damaged; the numbers are of the events before that"
+    for damage in trace.damaged:
+        yield damage.text
+    dropped = dropped_kernels(trace)
+    if dropped is not None and dropped.is_too_much:
+        yield (
+            f"{dropped.without_kernel:,} of {dropped.launches:,} launches ({dropped.share:.0%}) have no kernel in the "
+            "trace: the GPU's busy time and the counts of kernels are too low; the command doctor names the cure"
+        )
+
+
+def is_whole(trace: Trace) -> bool:
+    """Whether times per step can be judged: no event that they depend on is damaged, cut off or mostly dropped."""
+    dropped = dropped_kernels(trace)
+    is_dropped = dropped is not None and dropped.is_too_much
+    return not (trace.is_cut or is_dropped or any(damage.work for damage in trace.damaged))
