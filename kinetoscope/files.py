@@ -17,10 +17,27 @@ def write_whole(path: Path, content: bytes) -> None:
     write_together({path: content})
 
 
-def write_output(path: Path, content: bytes) -> None:
-    """Replace a file, or write into a pipe or device. Raises `CommandError`; a full disk leaves the old file."""
+def require_plain(path: Path) -> None:
+    """Raise `CommandError` for a link, a pipe, a device or a folder.
+
+    For a path that nobody named: what lies there may have come with a stranger's files.
+    """
+    kind = "a link" if path.is_symlink() else "" if path.is_file() or not path.exists() else "not a plain file"
+    if kind:
+        raise CommandError(f"{path} is {kind}, and nobody named it; delete it, or name a file with -o")
+
+
+def write_output(path: Path, content: bytes, is_named: bool = True) -> None:
+    """Replace a file, or write into a pipe or device. Raises `CommandError`; a full disk leaves the old file.
+
+    Of a path that nobody named, only a plain file is replaced.
+    """
+    if not is_named:
+        require_plain(path)
     try:
-        if path.exists() and not path.is_file():
+        if not is_named:
+            write_whole(path, content)
+        elif path.exists() and not path.is_file():
             path.write_bytes(content)
         else:
             write_whole(path.resolve(), content)  # of a link, the file that it leads to
@@ -39,7 +56,8 @@ def write_together(files: Mapping[Path, bytes | None]) -> None:
     try:
         for path, content in files.items():
             if content is not None:
-                with new[path].open("wb") as file:
+                new[path].unlink(missing_ok=True)
+                with new[path].open("xb") as file:  # a link that somebody left there is not followed
                     file.write(content)
                     file.flush()
                     os.fsync(file.fileno())

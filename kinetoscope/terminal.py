@@ -138,8 +138,7 @@ def discard(stream: TextIO) -> None:
 
 
 def _one_line(text: str) -> str:
-    """GitHub reads a workflow command from `##[` anywhere in a line of a log, and from `::` at its start."""
-    return shortened(printable(text), MAX_COLUMNS).replace("##[", "## [")
+    return shortened(printable(text), MAX_COLUMNS)
 
 
 def _is_failing(stream: TextIO) -> bool:

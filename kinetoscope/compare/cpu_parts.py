@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from textwrap import wrap
 from typing import Any
 
 from kinetoscope.compare.comparison import (
@@ -16,7 +15,7 @@ from kinetoscope.compare.comparison import (
 )
 from kinetoscope.compare.cpu import CpuComparison, OperatorDifference
 from kinetoscope.html import Cell, Html, Part, code, details, note, table
-from kinetoscope.trace.text import printable, shortened
+from kinetoscope.trace.text import printable, shortened, wrapped
 from kinetoscope.trace.units import format_value
 
 COLUMNS, SHOWN_LINES = 100, 20
@@ -101,7 +100,7 @@ def cpu_lines(result: CpuComparison) -> Iterator[str]:
     yield ""
     change = cpu_change_text(result)
     for text in (change, *(limit for limit in cpu_notes(result) if limit not in change), METHOD):
-        yield from wrap(printable(text), COLUMNS)
+        yield from wrapped(text, COLUMNS)
 
 
 def cpu_parts(result: CpuComparison, names: tuple[str, str]) -> tuple[Part, ...]:

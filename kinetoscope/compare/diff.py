@@ -6,9 +6,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from json import dumps
 from pathlib import Path
-from textwrap import wrap
 from typing import Any
 
 from kinetoscope.compare.compare import Comparison, compare
@@ -28,7 +26,7 @@ from kinetoscope.ranks.digest_files import is_digest
 from kinetoscope.terminal import positive
 from kinetoscope.trace.events import Trace, TraceError
 from kinetoscope.trace.kineto import no_collection, read_trace
-from kinetoscope.trace.text import printable, shortened
+from kinetoscope.trace.text import json_text, printable, shortened, wrapped
 
 DESCRIPTION = """\
 Compare two traces, or several runs before and after a change, kernel by kernel. With --gate, exit with 1 if a step's
@@ -175,7 +173,7 @@ def _json(data: dict[str, Any], gate: Gate | None) -> str:
                 for each in gate.regressions
             ],
         }
-    return dumps(data, indent=2)
+    return json_text(data)
 
 
 def _lines(result: Comparison, gate: Gate | None) -> Iterator[str]:
@@ -187,7 +185,7 @@ def _lines(result: Comparison, gate: Gate | None) -> Iterator[str]:
     yield ""
     change = change_text(result)
     for text in (change, *(note for note in comparison_notes(result) if note not in change), METHOD):
-        yield from wrap(printable(text), COLUMNS)
+        yield from wrapped(text, COLUMNS)
     if gate is not None:
         yield from _judgment(result.busy, gate)
 

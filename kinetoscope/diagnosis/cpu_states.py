@@ -145,9 +145,9 @@ class CpuStates:
 
     @cached_property
     def _times(self) -> dict[Cause, list[Interval]]:
-        times = {cause: union_of(spans) for cause, spans in self.spans.items()}
-        times["launching"] = self._launching()
-        return times
+        return {
+            cause: self._launching() if cause == "launching" else union_of(spans) for cause, spans in self.spans.items()
+        }
 
     def _launching(self) -> list[Interval]:
         """Times inside an operator or call, not waiting, on any thread: one thread may launch while another waits."""

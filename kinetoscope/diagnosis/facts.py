@@ -91,7 +91,7 @@ class Facts(StepFacts):
     @cached_property
     def gpu_use(self) -> GpuUse:
         """The use of each GPU of the steps, and of copies that no kernel hides."""
-        return GpuUse(self.steps, self.activities)
+        return GpuUse(self.steps, self.activities, self.busy)
 
     @cached_property
     def idle(self) -> list[Interval]:
@@ -130,7 +130,7 @@ class Facts(StepFacts):
     @cached_property
     def all_gaps(self) -> tuple[Gap, ...]:
         """The gaps of the GPU in all steps: in a trace of millions of kernels, finding them takes seconds."""
-        return self._gaps(self.step_windows)
+        return self.gaps if self.step_windows == [window(self.step)] else self._gaps(self.step_windows)
 
     def _gaps(self, windows: Sequence[Interval], least_us: float = 0.0) -> tuple[Gap, ...]:
         return gaps_in(windows, self.busy, self.cpu, self.activities, least_us) if self.has_gpu else ()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from operator import attrgetter
 
 from msgspec import Struct
 
@@ -92,20 +91,30 @@ def gaps_in(
         return ()
     starts = {start for start, _ in windows}
     parts = cpu.partition(windows)
-    blames = {cause: _Blames(outermost(spans)) for cause, spans in cpu.spans.items()}
+    blames: dict[Cause, _Blames] = {}
     waiting = union_of(cpu.syncs)
     gaps = []
+    following = 0
     for (start, end), share in zip(idle, _shares(idle, parts), strict=True):
         # A gap at the start of a step began when the GPU ended its work of the step before.
         before = bisect_left(busy, (start, end)) if start in starts else 0
         began = busy[before - 1][1] if before else start
         cause = _cause(share, contains(waiting, began))
         is_launch = cause == "launching" and end - start < ns(LONG_US)
-        blame = blames[cause].during(start, end, began) if cause in blames and not is_launch else None
+        blame = None
+        if cause in cpu.spans and not is_launch:
+            if cause not in blames:
+                blames[cause] = _Blames(outermost(cpu.spans[cause]))
+            blame = blames[cause].during(start, end, began)
         if blame is None:
-            blame = _launcher(activities, end)
+            end_us = end / 1000
+            while following < len(activities) and activities[following].start_us < end_us:
+                following += 1
+            blame = _launcher(activities[following]) if following < len(activities) else None
         working = share.get("launching", 0) + share.get("Python", 0)
-        gaps.append(Gap(start / 1000, (end - start) / 1000, cause, blame, working / 1000))
+        duration_us = (end - start) / 1000
+        working_us = duration_us if working == end - start else working / 1000
+        gaps.append(Gap(start / 1000, duration_us, cause, blame, working_us))
     return tuple(gaps)
 
 
@@ -124,6 +133,8 @@ def _shares(idle: Sequence[Interval], parts: Mapping[Cause, Sequence[Interval]])
 
 def _cause(share: dict[Cause, int], began_in_wait: bool) -> Cause:
     """A special cause of half the gap, else a wait that with its relaunch is half the gap, else the longest cause."""
+    if len(share) == 1 and not began_in_wait:
+        return next(iter(share))
     whole = sum(share.values())
     for cause, time in share.items():
         if 2 * time >= whole and cause in _SPECIAL:
@@ -158,9 +169,6 @@ def _first(pair: tuple[int, Span | None]) -> int:
     return pair[0]
 
 
-def _launcher(activities: Sequence[GpuActivity], end: int) -> Span | None:
+def _launcher(activity: GpuActivity) -> Span:
     """The operator, else the call, that launched the activity at the end of a gap; else the activity."""
-    index = bisect_left(activities, end / 1000, key=attrgetter("start_us"))
-    if index == len(activities):
-        return None
-    return launcher(activities[index]) or activities[index]
+    return launcher(activity) or activity

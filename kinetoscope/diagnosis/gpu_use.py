@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from kinetoscope.trace.events import GpuActivity, Step
+from kinetoscope.trace.events import GpuActivity, Step, last_end_us
 from kinetoscope.trace.intervals import Interval, depths, intersect, length_us, ns, subtract, union, union_of
 from kinetoscope.trace.queries import busy_us, by_device, copy_direction
 
@@ -39,13 +39,15 @@ class GpuUse:
     steps: Sequence[Step]
     activities: Sequence[GpuActivity]
     """All work on the GPUs of the steps, in or outside of steps."""
+    any_busy: Sequence[Interval]
+    """The times in which a GPU works."""
 
     @cached_property
     def window(self) -> Interval:
         """The measured time."""
-        work = (activity.end_us for step in self.steps for activity in step.activities)
         done = max((step.end_us for step in self.steps), default=0.0)
-        return ns(min(step.start_us for step in self.steps)), ns(max(done, *work, 0.0))
+        work = max((last_end_us(step.activities) for step in self.steps), default=0.0)
+        return ns(min(step.start_us for step in self.steps)), ns(max(done, work))
 
     @cached_property
     def step_us(self) -> float:
@@ -59,7 +61,8 @@ class GpuUse:
         kernels_us = {device: busy_us(a for a in work if a.kind == "kernel") for device, work in devices.items()}
         least_us = MIN_WORK * max(kernels_us.values(), default=0.0)
         used = [device for device in devices if kernels_us[device] >= least_us]
-        return {device: intersect([self.window], union_of(devices[device])) for device in used}
+        times = {device: self.any_busy if len(devices) == 1 else union_of(devices[device]) for device in used}
+        return {device: intersect([self.window], each) for device, each in times.items()}
 
     @cached_property
     def gpus(self) -> tuple[Gpu, ...]:
@@ -89,11 +92,16 @@ class GpuUse:
     @cached_property
     def kernels_us(self) -> float:
         """Time per step in which a kernel runs on a GPU."""
-        return self._per_step(intersect([self.window], self._kernels))
+        return self._per_step(intersect([self.window], union_of(self._kernels)))
 
     def alone_us(self, copies: Sequence[GpuActivity]) -> float:
         """Time per step in which at least one of these copies and no kernel runs, on any GPU of the process."""
-        return self._per_step(subtract(union_of(copies), self._kernels))
+        times = union_of(copies)
+        if not times:
+            return 0.0
+        begin, end = times[0][0] / 1000, times[-1][1] / 1000
+        near = (kernel for kernel in self._kernels if kernel.start_us < end and kernel.end_us > begin)
+        return self._per_step(subtract(times, union_of(near)))
 
     @cached_property
     def host_copies(self) -> list[GpuActivity]:
@@ -112,11 +120,14 @@ class GpuUse:
 
     @cached_property
     def _any(self) -> list[Interval]:
+        if len(self.busy) == 1:
+            (times,) = self.busy.values()
+            return times
         return union(time for times in self.busy.values() for time in times)
 
-    @cached_property
-    def _kernels(self) -> list[Interval]:
-        return union_of(activity for activity in self.activities if activity.kind == "kernel")
+    @property
+    def _kernels(self) -> Iterator[GpuActivity]:
+        return (activity for activity in self.activities if activity.kind == "kernel")
 
     def _per_step(self, times: Sequence[Interval]) -> float:
         return round(length_us(times) / len(self.steps), 3)

@@ -7,6 +7,7 @@ import sys
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any, NamedTuple
 
 from kinetoscope.trace.events import CpuOp, GpuActivity, Span, Trace, by_start
@@ -55,13 +56,14 @@ Query = tuple[str, float]
 
 def find_sites(trace: Trace, queries: Sequence[Query]) -> list[Site]:
     """The site of each query: one pass over the operators and one over the Python functions."""
-    threads = {thread for thread, _ in queries}
-    last = max((time for _, time in queries), default=0.0)
-    ops = (op for op in _until(trace.cpu_ops, last) if op.thread in threads)
-    around_op = _innermost(ops, queries, _op_value, (None, None, "", ""))
-    functions = (function for function in _until(trace.functions, last) if function.thread in threads)
-    around_line = _innermost(functions, queries, _line_value, ("", ""))
+    around_op = _innermost(_asked(trace.cpu_ops, queries), queries, _op_value, (None, None, "", ""))
+    around_line = find_lines(trace, queries)
     return [Site(*op, *line) for op, line in zip(around_op, around_line, strict=True)]
+
+
+def find_lines(trace: Trace, queries: Sequence[Query]) -> list[tuple[Any, ...]]:
+    """`Site.module` and `Site.line` of each query: one pass over the Python functions."""
+    return _innermost(_asked(trace.functions, queries), queries, _line_value, ("", ""))
 
 
 def around(activity: GpuActivity) -> Iterator[CpuOp]:
@@ -92,10 +94,11 @@ def is_own_code(name: str) -> bool:
     return not _LIBRARIES.intersection(match["path"].split("/"))
 
 
-def _until(spans: Sequence[Any], last_us: float) -> Iterable[Any]:
-    """The spans that start at `last_us` or earlier; not copied if all do."""
-    end = bisect_right(spans, last_us, key=by_start)
-    return spans if end == len(spans) else spans[:end]
+def _asked(spans: Sequence[Any], queries: Sequence[Query]) -> Iterator[Any]:
+    """The spans on the threads of the queries that start before the last query or with it."""
+    threads = {thread for thread, _ in queries}
+    end = bisect_right(spans, max((time for _, time in queries), default=0.0), key=by_start)
+    return (span for span in islice(spans, end) if span.thread in threads)
 
 
 def _op_value(op: Any, around: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -43,6 +43,8 @@ def _first_work(calls: Sequence[CudaCall], activities: Sequence[GpuActivity]) ->
     if not activities:
         first_us = next((call.end_us for call in calls if _LAUNCH.search(call.name)), 0.0)
         return lambda _: first_us
+    if len({activity.device for activity in activities}) == 1:
+        return lambda _: activities[0].start_us
     first_of: dict[int, float] = {}
     launches: dict[str, list[tuple[float, int]]] = defaultdict(list)
     for activity in activities:

@@ -106,22 +106,34 @@ class StepFacts:
         return disjoint_windows(self.all_steps) or union(map(window, self.all_steps))
 
     @cached_property
+    def _busy_us(self) -> dict[int, float]:
+        return {id(step): busy_us(step.activities) for step in self.trace.steps}
+
+    def busy_us(self, step: Step) -> float:
+        """Time in which a GPU works for a step of the trace."""
+        return self._busy_us[id(step)]
+
+    def spare_us(self, step: Step) -> float:
+        """The time by which a step of the trace is longer than its own GPU work."""
+        return max(0.0, round(step.end_us - step.start_us - self.busy_us(step), 3))
+
+    @cached_property
     def reclaimable_us(self) -> float:
         """The most by which a step can get shorter, a mean: no step is shorter than its own GPU work."""
-        return round(sum(map(spare_us, self.steps)) / len(self.steps), 3)
+        return round(sum(map(self.spare_us, self.steps)) / len(self.steps), 3)
 
     def periodic_us(self, savings_us: Sequence[float]) -> float:
         """The mean of what each step saves, if one slow step does not count.
 
         At most the time by which the steps together are longer than their GPU work: the CPU runs ahead in a short step.
         """
-        longer_us = math.fsum(step.end_us - step.start_us - busy_us(step.activities) for step in self.steps)
+        longer_us = math.fsum(step.end_us - step.start_us - self.busy_us(step) for step in self.steps)
         return round(min(winsorized_mean(savings_us), max(0.0, longer_us) / len(self.steps)), 3)
 
     @cached_property
     def long_run_us(self) -> float:
         """The time of a step in the long run: its wall time, or its GPU work if the CPU runs ahead. A mean."""
-        times = (max(step.end_us - step.start_us, busy_us(step.activities)) for step in self.steps)
+        times = (max(step.end_us - step.start_us, self.busy_us(step)) for step in self.steps)
         return round(math.fsum(times) / len(self.steps), 3)
 
     @cached_property
@@ -136,11 +148,6 @@ class StepFacts:
 
 def _median_step(steps: Sequence[Step]) -> Step:
     return sorted(steps, key=step_us)[(len(steps) - 1) // 2]
-
-
-def spare_us(step: Step) -> float:
-    """The time by which a step is longer than its own GPU work."""
-    return max(0.0, round(step.end_us - step.start_us - busy_us(step.activities), 3))
 
 
 def pid(thread: str) -> str:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from json import dumps
-from textwrap import wrap
 from typing import Literal
 
 import msgspec
 from msgspec import Struct
 
-from kinetoscope.trace.text import printable
+from kinetoscope.trace.text import json_text, wrapped
 
 Status = Literal["ok", "warning", "failed"]
 MISSING_EVENTS = ("pytorch#192021", "pytorch#124547", "kineto#996", "kineto#859", "kineto#762")
@@ -39,19 +37,19 @@ def is_ok(checks: Sequence[Check]) -> bool:
 
 def checks_json(checks: Sequence[Check], **more: object) -> str:
     """The checks as JSON in ASCII, under `checks`; `ok` is whether none failed."""
-    return dumps({**more, "ok": is_ok(checks), "checks": msgspec.to_builtins(list(checks))}, indent=2)
+    return json_text({**more, "ok": is_ok(checks), "checks": msgspec.to_builtins(list(checks))})
 
 
 def checks_text(checks: Sequence[Check], verdict: str) -> str:
     """A line for each check with its cure below, at most 100 columns, unprintable characters escaped."""
     lines = [line for check in checks for line in _lines(check)]
-    return "\n".join([*lines, "", *wrap(printable(verdict), COLUMNS)])
+    return "\n".join([*lines, "", *wrapped(verdict, COLUMNS)])
 
 
 def _lines(check: Check) -> Iterator[str]:
     texts = [check.seen, *([f"cure: {check.cure}"] if check.cure else [])]
     margin = f"{check.status:<{_STATUS_COLUMNS}}{check.name:<{_NAME_COLUMNS}}"
     for text in texts:
-        for line in wrap(printable(text), COLUMNS - len(margin)):
+        for line in wrapped(text, COLUMNS - len(margin)):
             yield f"{margin}{line}"
             margin = " " * len(margin)

@@ -6,6 +6,7 @@ digest_files.py  reads and writes digests
 merge.py         merges the digests of ranks, in any order and any tree
 late.py          the late rank, with what it costs and why it is late
 collectives.py   single collectives on a time axis, and the waiting in each group
+lanes.py         one step of each rank on one time axis
 pipeline.py      stages that send to each other, and the bubble
 ranks.py         all of this of a job
 texts.py         the comparison in sentences, and as JSON data

@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from kinetoscope.trace.compared import Compared
-from kinetoscope.trace.matching import Matched
+from kinetoscope.job.compared import Compared
+from kinetoscope.job.matching import Matched
 
 SHOWN_COLLECTIVES, SHOWN_RANKS, SHOWN_WAITS = 200, 64, 1000
 """Collectives of one step, ranks of one collective, and pairs of ranks: those that wait most."""

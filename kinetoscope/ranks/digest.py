@@ -12,20 +12,20 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from kinetoscope.job.matching import Call, calls_of
+from kinetoscope.job.windows import Time, Window, idle_of, windows_of
 from kinetoscope.ranks.kernels import Count, KernelDigest, Name, kernel_digests, nanoseconds, operation
 from kinetoscope.trace.communication import collectives, exposed_collectives_us, is_collective
 from kinetoscope.trace.events import Step, Trace, TraceError
 from kinetoscope.trace.intervals import Interval
-from kinetoscope.trace.matching import Call, calls_of
 from kinetoscope.trace.queries import busy_us, extent_us, require_steps
 from kinetoscope.trace.soundness import damage_texts
 from kinetoscope.trace.text import shortened
-from kinetoscope.trace.windows import Time, Window, windows_of
 
 FORMAT, VERSION = "profiling-pytorch digest", 2
-MAX_STEPS, MAX_CALLS, MAX_EXPOSED = 64, 1000, 1000
-"""Of a digest: the first steps, their first calls, and the longest times in which only communication runs. About 200 KB
-in JSON."""
+MAX_STEPS, MAX_CALLS, MAX_EXPOSED, MAX_IDLE = 64, 1000, 1000, 300
+"""Of a digest: the first steps, their first calls, and the longest times in which only communication runs, or nothing.
+About 200 KB in JSON."""
 MAX_MEMBERS = 100_000
 MAX_DAMAGE = 12
 Damaged = Annotated[str, Meta(max_length=600)]
@@ -78,6 +78,7 @@ class RankDigest(Struct, frozen=True):
     origin_ns: Count  # time 0 of the trace, since 1970
     windows: Annotated[tuple[Window, ...], Meta(max_length=MAX_STEPS)]  # of `steps` with GPU work
     exposed: tuple[tuple[Time, Time], ...]  # start and end, in start order
+    idle: tuple[tuple[Time, Time], ...]  # the longest times in `windows` in which nothing runs, in start order
     call_sets: tuple[CallSet, ...]
     calls_left_out: bool  # there are more than `MAX_CALLS`
     unmatched: Count  # collectives at which no rank waits, or of which the trace does not tell what they are
@@ -122,7 +123,8 @@ def digest(trace: Trace, rank: int | None = None) -> Digest:
         uncounted=len(trace.unattributed),
         origin_ns=max(0, trace.origin_ns),
         windows=tuple(windows),
-        exposed=_longest(exposed),
+        exposed=_longest(exposed, MAX_EXPOSED),
+        idle=_longest(idle_of(steps, windows), MAX_IDLE),
         call_sets=_call_sets(calls[:MAX_CALLS]),
         calls_left_out=len(calls) > MAX_CALLS,
         unmatched=unmatched,
@@ -144,8 +146,8 @@ def step_times(step: Step) -> RankStep:
     )
 
 
-def _longest(exposed: Sequence[Interval]) -> tuple[Interval, ...]:
-    return tuple(sorted(sorted(exposed, key=lambda each: each[0] - each[1])[:MAX_EXPOSED]))
+def _longest(intervals: Sequence[Interval], limit: int) -> tuple[Interval, ...]:
+    return tuple(sorted(sorted(intervals, key=lambda each: each[0] - each[1])[:limit]))
 
 
 def _call_sets(calls: Sequence[Call]) -> tuple[CallSet, ...]:

@@ -25,8 +25,18 @@ class _Header(msgspec.Struct):
 
 
 def write_digest(content: Digest, path: str | os.PathLike[str]) -> None:
-    """Write a digest as JSON, atomically: a reader never sees half a file. Raises `CommandError` if it cannot."""
-    write_output(Path(path), msgspec.json.encode(content))
+    """Write a digest as JSON, atomically: a reader never sees half a file. Raises `CommandError` if it cannot.
+
+    Raises `TraceError` for a digest that could not be read again, such as one with sums above the limits: then nothing
+    is written.
+    """
+    data = msgspec.json.encode(content)
+    try:
+        _require_size(os.fspath(path), len(data))
+        msgspec.json.decode(data, type=Digest)
+    except (msgspec.DecodeError, TraceError) as error:
+        raise TraceError(f"{os.fspath(path)} is not written, because it could not be read again: {error}") from error
+    write_output(Path(path), data)
 
 
 def read_digest(path: str | os.PathLike[str]) -> Digest:
@@ -74,6 +84,10 @@ def _content(where: str) -> bytes:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise TraceError(f"{where}: cannot be read ({reason}); give the path of a digest") from error
-    if len(data) > LIMIT_BYTES:
-        raise TraceError(f"{where}: over {LIMIT_BYTES:,} bytes; no digest is that large")
+    _require_size(where, len(data))
     return data
+
+
+def _require_size(where: str, size_bytes: int) -> None:
+    if size_bytes > LIMIT_BYTES:
+        raise TraceError(f"{where}: over {LIMIT_BYTES:,} bytes; no digest is that large")

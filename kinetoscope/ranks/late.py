@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from kinetoscope.job.compared import Compared
+from kinetoscope.job.lateness import Late, find_late, gets_more
 from kinetoscope.ranks.digest import RankDigest
-from kinetoscope.trace.compared import Compared
-from kinetoscope.trace.lateness import Late, find_late, gets_more
 from kinetoscope.trace.units import format_value
 
 MIN_EXCESS = 0.01

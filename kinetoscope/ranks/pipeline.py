@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from kinetoscope.trace.compared import Compared
-from kinetoscope.trace.rank_parts import RankParts
+from kinetoscope.job.compared import Compared
+from kinetoscope.job.rank_parts import RankParts
 
 MIN_SHARE = 0.5
 """Ranks are a pipeline if at least this share of their exposed communication is sends and receives."""

@@ -16,14 +16,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
+from kinetoscope.job.compared import Clocks, Compared, RankWork
+from kinetoscope.job.rank_parts import RankParts
 from kinetoscope.ranks.collectives import GroupWaiting, ShownCollectives, group_waiting, shown_collectives
 from kinetoscope.ranks.digest import MAX_CALLS, Digest, RankDigest, RankStep, calls_in
+from kinetoscope.ranks.lanes import StepLanes, step_lanes
 from kinetoscope.ranks.late import Straggler, stragglers, us_text
 from kinetoscope.ranks.merge import merge
 from kinetoscope.ranks.pipeline import Pipeline, pipeline
 from kinetoscope.trace.communication import WAITING
-from kinetoscope.trace.compared import Clocks, Compared, RankWork
-from kinetoscope.trace.rank_parts import RankParts
 
 MIN_LAUNCHING = 0.10
 """A rank is launch-bound under the profiler if its GPU waits for launches for this share of a step."""
@@ -75,9 +76,16 @@ class RanksReport:
     pipeline: Pipeline | None
     shown: ShownCollectives | None
     """The costliest and the longest collective; None if no rank waits."""
+    lanes: StepLanes | None
+    """The step of the costliest collective on one time axis; None if no rank waits."""
     clocks: Clocks
     notes: tuple[str, ...]
     """Limits of the comparison."""
+
+    @property
+    def missing_ranks(self) -> int:
+        """How many ranks of the job are not given; 0 if the traces do not tell."""
+        return max(0, (self.digest.ranks[0].world_size or 0) - len(self.ranks))
 
     @property
     def straggler(self) -> Straggler | None:
@@ -95,6 +103,7 @@ def ranks_report(digests: Iterable[Digest]) -> RanksReport:
     for each in compared.matched:
         last_at[each.last] += 1
         delays[each.last] += each.waited_ns / 1000 / compared.step_count([each.last])
+    shown = shown_collectives(compared)
     return RanksReport(
         digest=merged,
         ranks=tuple(_rank_times(rank, last_at, delays) for rank in merged.ranks),
@@ -105,7 +114,8 @@ def ranks_report(digests: Iterable[Digest]) -> RanksReport:
         components=tuple(compared.components),
         waiting=group_waiting(compared),
         pipeline=pipeline(compared),
-        shown=shown_collectives(compared),
+        shown=shown,
+        lanes=None if shown is None else step_lanes(compared, shown.costliest.step, shown.costliest.last),
         clocks=compared.clocks,
         notes=tuple((*_notes(merged, compared), *_launch_notes(late, compared))),
     )
@@ -119,7 +129,7 @@ def launch_bound(parts: Iterable[RankParts]) -> RankParts | None:
 
 def _work(rank: RankDigest) -> RankWork:
     return RankWork(
-        _number(rank), rank.windows, rank.exposed, calls_in(rank), rank.calls_left_out, origin_ns=rank.origin_ns
+        _number(rank), rank.windows, rank.exposed, calls_in(rank), rank.calls_left_out, rank.origin_ns, rank.idle
     )
 
 

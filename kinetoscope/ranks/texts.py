@@ -24,7 +24,8 @@ def ranks_headline(report: RanksReport) -> str:
     if report.pipeline is not None and late is None:
         return _pipeline_headline(report)
     if late is not None and late.saving_us >= exposed:
-        return " ".join([_late_headline(late, report), *map(_other_headline, report.stragglers[1:])])
+        others = [*map(_other_headline, report.stragglers[1:])]
+        return " ".join(filter(None, [_late_headline(late, report), *others, _missing_sentence(report)]))
     if len(report.ranks) < 2 or not (report.compared or report.compared_pairs):
         return f"These digests cannot tell who arrives last.{_exposed_sentence(report)}"
     if not report.parts:
@@ -58,6 +59,14 @@ def _late_headline(late: Straggler, report: RanksReport) -> str:
     if late.also_late:
         return f"{_ranks_text((late.rank, *late.also_late))} are late: if they were not, a step would be {saved}."
     return f"Rank {late.rank} is late: if it were not, a step would be {saved}."
+
+
+def _missing_sentence(report: RanksReport) -> str:
+    """That a rank that is not given may be later; empty if all are given."""
+    if not report.missing_ranks:
+        return ""
+    given = len(report.ranks)
+    return f"Only {given} of {given + report.missing_ranks} ranks are given: the rank that arrives last may be missing."
 
 
 def _other_headline(late: Straggler) -> str:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from kinetoscope.files import write_output
+from kinetoscope.files import require_plain, write_output
 from kinetoscope.report.diagnosed import DiagnosedTrace, read_diagnosed, report_data
 from kinetoscope.report.document import report_html, several_html
 from kinetoscope.report.headline import headline
@@ -16,7 +15,7 @@ from kinetoscope.report.several import MultiReport, is_several, reduce_to_digest
 from kinetoscope.trace.events import TraceError
 from kinetoscope.trace.kineto import no_collection
 from kinetoscope.trace.progress import Progress
-from kinetoscope.trace.text import printable
+from kinetoscope.trace.text import json_text, printable
 
 DESCRIPTION = """\
 Write a report of a PyTorch trace: a diagnosis with its evidence, who waits for whom, the median step as a timeline,
@@ -78,11 +77,11 @@ def command(arguments: argparse.Namespace) -> int:
         )
         html = "" if path is None and output != "-" else _html(report, progress)
     if arguments.json:
-        print(json.dumps(report.data if isinstance(report, MultiReport) else report_data(report), indent=2))
+        print(json_text(report.data if isinstance(report, MultiReport) else report_data(report)))
     if output == "-":
         _print(html)
     if path is not None:
-        write_output(path, html.encode("utf-8"))
+        write_output(path, html.encode("utf-8"), is_named=output is not None)
         if not arguments.json:
             print(report_line(report, path))
     return 0
@@ -103,8 +102,11 @@ def _write_digest(traces: Sequence[Path], output: str | None, rank: int | None) 
 def output_path(trace: Path, output: str | None) -> Path:
     """The file for the report: `output`, or `NAME.report.html` next to `NAME.json.gz`.
 
-    Raises `TraceError` if it would replace the trace or another trace.
+    Raises `TraceError` if it would replace the trace or another trace, or if the trace is a folder; `CommandError` if
+    what lies next to the trace is no plain file.
     """
+    if trace.is_dir():
+        raise TraceError(f"{trace}: is a folder; give a trace in it, a .json or .json.gz")
     name = trace.name.removesuffix(".gz").removesuffix(".json")
     path = trace.with_name(f"{name}.report.html") if output is None else Path(output)
     is_same = path.exists() and trace.exists() and path.samefile(trace)
@@ -112,6 +114,8 @@ def output_path(trace: Path, output: str | None) -> Path:
         raise TraceError(f"{path}: a report would replace a trace; give -o a name that ends in .html")
     if path.is_dir():
         raise TraceError(f"{path}: is a folder; give -o a file in it, such as {path / 'report.html'}")
+    if output is None:
+        require_plain(path)
     return path
 
 
@@ -126,5 +130,5 @@ def report_line(report: MultiReport | DiagnosedTrace, path: Path) -> str:
 def _print(html: str) -> None:
     """Print UTF-8 bytes in any terminal encoding."""
     sys.stdout.flush()
-    sys.stdout.buffer.write(html.encode("utf-8"))
+    sys.stdout.buffer.write(html.replace("##[", "#&#35;[").encode("utf-8"))  # a command in GitHub's logs
     sys.stdout.buffer.flush()

@@ -21,12 +21,12 @@ from kinetoscope.diagnosis.rule import CannotTell, Finding, Rule
 from kinetoscope.diagnosis.rules import RULES
 from kinetoscope.report.gpus import gpu_data
 from kinetoscope.report.waiting import waits_per_step
+from kinetoscope.report.work_tables import KernelTime, kernel_times
 from kinetoscope.trace.events import Trace, TraceError
 from kinetoscope.trace.kineto import no_collection, read_trace
 from kinetoscope.trace.progress import Progress
-from kinetoscope.trace.queries import busy_us
+from kinetoscope.trace.queries import busy_us, step_us
 from kinetoscope.trace.replays import with_captured_operators
-from kinetoscope.trace.step_kinds import long_run_us
 from kinetoscope.trace.tokens import sequences
 from kinetoscope.trace.totals import Summary, low_median, summarize
 
@@ -67,7 +67,12 @@ class DiagnosedTrace:
         """The peaks of allocated memory, GPUs first; empty without `profile_memory`."""
         return memory_peaks(self.trace)
 
-    @property
+    @cached_property
+    def kernel_times(self) -> list[KernelTime]:
+        """Kernels, copies and fills of all steps by name, the longest total first."""
+        return kernel_times(self.trace)
+
+    @cached_property
     def step_us(self) -> float:
         """The time of a step in the long run: the median on the CPU, but at least the mean of its GPU work, or the
         median if no step takes about that mean.
@@ -78,9 +83,9 @@ class DiagnosedTrace:
         if facts.kinds:
             return facts.long_run_us
         mean_us = max(facts.step_us, self.summary.gpu_busy_us_per_step)
-        if any(abs(long_run_us(step) - mean_us) <= NEAR * mean_us for step in self.trace.steps):
+        if any(abs(max(step_us(step), facts.busy_us(step)) - mean_us) <= NEAR * mean_us for step in self.trace.steps):
             return mean_us
-        return max(facts.step_us, low_median(busy_us(step.activities) for step in facts.steps))
+        return max(facts.step_us, low_median(map(facts.busy_us, facts.steps)))
 
     @property
     def mean_step_us(self) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import shlex
 from collections.abc import Iterable, Iterator
 from html import escape
 from importlib.resources import files
@@ -45,12 +46,15 @@ def report_html(diagnosed: DiagnosedTrace, progress: Progress | None = None) -> 
 def several_html(report: MultiReport) -> str:
     """The report on ranks, or on two traces compared."""
     sections = ((f"part-{index}", part.heading, part.html) for index, part in enumerate(report.parts, start=1))
-    return document(shortened(report.title, 120), "PyTorch traces", report.headline, Html(""), sections)
+    title = shortened(report.title, 120)
+    return document(title, report.kicker, report.headline, report.lead, sections, more_style=_asset("ranks.css"))
 
 
-def document(title: str, kicker: str, head: str, tiles: Html, parts: Iterable[tuple[str, str, str]]) -> str:
+def document(
+    title: str, kicker: str, head: str, tiles: Html, parts: Iterable[tuple[str, str, str]], *, more_style: str = ""
+) -> str:
     """The whole file; its text has visible characters only. `parts`: id, title and HTML of each section."""
-    style, script = _asset("drawing.css") + _asset("style.css"), _asset("timeline.js")
+    style, script = _asset("drawing.css") + _asset("style.css") + more_style, _asset("timeline.js")
     sections = [(ident, heading, html) for ident, heading, html in parts if html]
     links = "".join(f'<li><a href="#{ident}">{heading}</a></li>' for ident, heading, _ in sections)
     body = "".join(
@@ -103,7 +107,7 @@ def _sections(diagnosed: DiagnosedTrace) -> Iterator[tuple[str, str, str]]:
         yield "cpu-time", "What the CPU does", cpu_time_html(facts)
     yield "timeline", "Timeline of a step", Html(drawing + _perfetto(diagnosed))
     if diagnosed.has_gpu:
-        yield "kernels", "Kernels", kernels_html(trace)
+        yield "kernels", "Kernels", kernels_html(diagnosed.kernel_times, len(trace.steps))
     yield "collectives", "Collectives", collectives_html(trace, diagnosed.summary)
     yield "counters", "Counters", counters_html(diagnosed.summary)
     yield "operators", "Operators", operators_html(trace)
@@ -128,7 +132,8 @@ def _reported(sections: Iterable[T], progress: Progress) -> Iterator[T]:
 
 def _perfetto(diagnosed: DiagnosedTrace) -> str:
     begin = f"{diagnosed.facts.step.start_us / 1000:,.3f} ms"
-    command = f"{called()} open {diagnosed.name}"
+    name = diagnosed.name
+    command = f"{called()} open {shlex.quote(f'./{name}' if name.startswith('-') else name)}"
     return (
         f"<p>The whole trace in Perfetto, where this step begins at {begin}:</p>"
         f'<pre tabindex="0" aria-label="Command"><code>{escape(command)}</code></pre>'

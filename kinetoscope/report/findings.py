@@ -47,7 +47,7 @@ def findings_html(diagnosed: DiagnosedTrace, anchors: Anchors, drawn: frozenset[
     articles = [_article(index, finding, diagnosed, anchors, drawn) for index, finding in enumerate(found, 1)]
     rows: list[list[Cell]] = [
         [
-            _badge(finding.severity(step_us)),
+            badge(finding.severity(step_us)),
             Html(f'<a href="#finding-{index}">{escape(finding.title)}</a>'),
             format_value(finding.saving_us_per_step, "us"),
             _share(finding.saving_us_per_step, step_us),
@@ -68,7 +68,8 @@ def _share(us: float, step_us: float) -> str:
     return f"{percent:.0f} %" if percent >= 10 else f"{percent:.1f} %"
 
 
-def _badge(severity: Severity) -> Html:
+def badge(severity: Severity) -> Html:
+    """A severity as a label."""
     return Html(
         f'<span class="severity {severity}"><span aria-hidden="true">{_SIGNS[severity]}</span> {severity}</span>'
     )
@@ -96,7 +97,7 @@ def _article(index: int, finding: Finding, diagnosed: DiagnosedTrace, anchors: A
     severity = finding.severity(step_us)
     return (
         f'<article class="finding {severity}" id="finding-{index}" aria-labelledby="title-{index}">'
-        f'<h3 id="title-{index}">{_badge(severity)} {escape(finding.title)}</h3><dl>{listed}</dl>'
+        f'<h3 id="title-{index}">{badge(severity)} {escape(finding.title)}</h3><dl>{listed}</dl>'
         f"{events}{_why(finding, diagnosed)}</article>"
     )
 

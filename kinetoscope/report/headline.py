@@ -11,7 +11,6 @@ from kinetoscope.report.diagnosed import DiagnosedTrace
 from kinetoscope.report.gpus import busy_tile, percent, work_clause
 from kinetoscope.report.idle_text import idle_between_steps, unexplained_idle
 from kinetoscope.report.memory import nearly_full
-from kinetoscope.report.work_tables import kernel_times
 from kinetoscope.trace.kernel_names import decode_kernel_name
 from kinetoscope.trace.marks import ITERATIONS
 from kinetoscope.trace.missing_gpu import Dropped
@@ -101,7 +100,7 @@ def _cost(diagnosed: DiagnosedTrace) -> str:
         return " ".join(filter(None, (_pauses(diagnosed, found[0]), largest)))
     if unexplained := unexplained_idle(diagnosed) or cpu_alone(diagnosed):
         return unexplained
-    times = kernel_times(diagnosed.trace)
+    times = diagnosed.kernel_times
     if times and (total := sum(each.total_us for each in times)):
         name = decode_kernel_name(times[0].name).short
         return f"No fault was found; {100 * times[0].total_us / total:.0f} % of the GPU's time is {name}."

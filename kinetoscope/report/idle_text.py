@@ -27,11 +27,11 @@ def unexplained_idle(diagnosed: DiagnosedTrace) -> str:
     if pauses := idle_between_steps(diagnosed):
         return f"No rule found why: {pauses[:1].lower()}{pauses[1:]}"
     idle, waits = diagnosed.idle, diagnosed.waits
-    if idle is None:
+    busy_share = share(gpu_busy_us(waits), waits)
+    if idle is None or busy_share >= PARTLY_IDLE:
         return ""
     cause, us = idle.main_cause
-    least = MOSTLY_IDLE if cause in _WEIGHED else PARTLY_IDLE
-    if not us or share(gpu_busy_us(waits), waits) >= least:
+    if not us or (cause in _WEIGHED and busy_share >= MOSTLY_IDLE):
         return ""
     part = us / idle.total_us
     amount = "most" if part > _MOST else f"{100 * part:.0f} %"

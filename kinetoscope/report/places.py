@@ -8,7 +8,7 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from functools import cache
 
-from kinetoscope.diagnosis.sites import find_sites
+from kinetoscope.diagnosis.sites import find_lines
 from kinetoscope.html import Cell, Html, code, details, note, table
 from kinetoscope.report.work_tables import MOST_FIRST, MOST_MORE, per_step, share_cell
 from kinetoscope.trace.events import Trace
@@ -40,9 +40,9 @@ def find_places(trace: Trace) -> Places:
         if activity.launch is not None
     ]
     places = Places(Counter(), Counter(), defaultdict(set), Counter(), Counter())
-    sites = find_sites(trace, [(thread, at) for thread, at, _ in launched])
-    for site, (_, _, us) in zip(sites, launched, strict=True):
-        name, line = site.module.removeprefix(_MODULE), short_line(site.line)
+    lines = find_lines(trace, [(thread, at) for thread, at, _ in launched])
+    for (around, innermost), (_, _, us) in zip(lines, launched, strict=True):
+        name, line = around.removeprefix(_MODULE), short_line(innermost)
         module = _kind(name)
         places.instances[module].add(name)
         places.module_us[module] += us  # type: ignore[assignment]

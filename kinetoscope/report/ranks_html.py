@@ -1,101 +1,91 @@
-"""Ranks of one job as sections of a report."""
+"""Ranks of one job as a report: its lead, its parts, and its small print."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from html import escape
 from statistics import median
 
-from kinetoscope.html import Cell, Html, Part, bold, code, details, note, table
-from kinetoscope.ranks.digest import Digest
-from kinetoscope.ranks.kernels import KernelDigest, bin_middle_ns
+from kinetoscope.html import Html, Part, note
 from kinetoscope.ranks.late import us_text
-from kinetoscope.ranks.ranks import METHOD, RanksReport, RankTimes
-from kinetoscope.ranks.texts import ranks_headline, straggler_text
+from kinetoscope.ranks.ranks import METHOD, RanksReport
+from kinetoscope.ranks.texts import exposed_transfer_us
+from kinetoscope.report.rank_bars import bars_html, late_ranks
+from kinetoscope.report.rank_collectives import collectives_html, noun
+from kinetoscope.report.rank_drawing import PATTERNS
+from kinetoscope.report.rank_findings import Findings, rank_findings_html
+from kinetoscope.report.rank_lanes import waits_html
+from kinetoscope.report.rank_late import cautions_html, late_html
+from kinetoscope.report.rank_tables import kernels_html, sums_html
 
-SHOWN_RANKS, SHOWN_KERNELS = 32, 20
+
+def ranks_kicker(report: RanksReport) -> str:
+    """`2 × NVIDIA H200 · 3 steps`, in plain text."""
+    devices = sorted({rank.device for rank in report.ranks if rank.device})
+    steps = sorted({rank.steps for rank in report.ranks})
+    count = f"{len(report.ranks):,} × {devices[0]}" if len(devices) == 1 else f"{len(report.ranks):,} ranks"
+    listed = f"{steps[0]}" if len(steps) == 1 else f"{steps[0]} to {steps[-1]}"
+    return f"{count} · {listed} step{'' if steps == [1] else 's'}"
 
 
-def ranks_report_parts(report: RanksReport) -> tuple[Part, ...]:
-    """The sections of `report RANK0 RANK1 ...`."""
-    return (
-        Part("Who waits for whom", _straggler_html(report)),
-        Part("Ranks side by side", _ranks_html(report)),
-        Part("Kernels of all ranks", _kernels_html(report.digest)),
+def ranks_lead(report: RanksReport) -> Html:
+    """Four measures below the headline, and the patterns that all figures use."""
+    if not report.parts:
+        return PATTERNS
+    items = "".join(
+        f'<li><span class="name">{name}</span><strong>{value}</strong><small>{line}</small></li>'
+        for name, value, line in _tiles(report)
     )
+    return Html(f'<ul class="tiles">{items}</ul>{PATTERNS}')
 
 
-def _straggler_html(report: RanksReport) -> Html:
-    exposed = sorted(rank.exposed_us for rank in report.ranks)
-    least, middle, most = (us_text(us) for us in (exposed[0], median(exposed), exposed[-1]))
-    lines = [
-        straggler_text(report.straggler) if report.straggler else ranks_headline(report),
-        f"Communication without a kernel beside it: {least} to {most} per step, in the median {middle}.",
-        *report.notes,
-    ]
-    return Html("".join(f"<p>{escape(line)}</p>" for line in lines))
+def _tiles(report: RanksReport) -> Iterable[tuple[str, str, str]]:
+    """Four measures, each with a line of explanation."""
+    parts, late = report.parts, report.straggler
+    counts = ((report.compared, "collective"), (report.compared_pairs, "send"))
+    compared = " and ".join(f"{each:,} {name}{'' if each == 1 else 's'}" for each, name in counts if each)
+    yield "time of a step", us_text(median(part.step_us for part in parts)), "mean of the steps; median of the ranks"
+    if late is None:
+        yield "late rank", "none" if compared else "unknown", f"{compared or 'no collectives'} compared"
+    else:
+        last_at = next(rank.last_at for rank in report.ranks if rank.rank == late.rank)
+        saving = f"on time, a step would be {us_text(late.saving_us)} shorter"
+        ranks = late_ranks(report)
+        name, value = (
+            "late ranks" if len(ranks) > 1 else "late rank",
+            ", ".join(map(str, ranks[:4])) + " …" * (len(ranks) > 4),
+        )
+        yield name, value, f"rank {late.rank}: last at {last_at:,} of {compared}; {saving}"
+    most, least = (choose(parts, key=lambda part: part.waiting_us) for choose in (max, min))
+    on = f"per step on rank {most.rank}, the most; {us_text(least.waiting_us)} on rank {least.rank}"
+    yield "exposed waiting", us_text(most.waiting_us), on
+    if report.pipeline is None:
+        yield "exposed transfer", us_text(exposed_transfer_us(report)), "per step; median of the ranks"
+    else:
+        share = f"{100 * report.pipeline.bubble_share:.0f} %"
+        yield "bubble", share, f"of the steps of {len(report.pipeline.stages)} stages"
 
 
-def _ranks_html(report: RanksReport) -> Html:
-    head = ["rank", "device", "steps", "step", "compute", "communication", "exposed", "GPU idle", "last at"]
-    head.append("others wait")
-    order = sorted(report.ranks, key=lambda rank: (-rank.delays_us, rank.rank))
-    tables = []
-    for caption, ranks in (
-        ("Mean times per step of each rank", order[:SHOWN_RANKS]),
-        ("Mean times per step of the other ranks", order[SHOWN_RANKS:]),
-    ):
-        rows = [_cells(rank, report) for rank in sorted(ranks, key=lambda rank: rank.rank)]
-        tables.append(table(caption, head, rows, text_columns=2))
-    rest = len(order) - SHOWN_RANKS
-    more = details(f"{rest} more ranks, for which the others wait less", tables[1]) if rest > 0 else ""
-    bars = note("Bars: share of the longest step. Last at: collectives at which the rank arrived last.")
-    return Html(f"{tables[0]}{more}{bars}{note(METHOD)}")
+def ranks_report_parts(report: RanksReport, findings: Findings) -> tuple[Part, ...]:
+    """The sections of `report RANK0 RANK1 ...`."""
+    late = late_ranks(report)
+    why = f"Why rank {late[0]} is late" if len(report.stragglers) == 1 else "Why ranks are late"
+    costliest = f"The {'collective' if report.shown is None else noun([report.shown.costliest])} that costs most"
+    parts = (
+        Part("Where each rank's step goes", bars_html(report)),
+        Part(costliest, collectives_html(report)),
+        Part("Who waits for whom", waits_html(report)),
+        Part(why, late_html(report)),
+        Part("What not to conclude", cautions_html(report)),
+        Part("Each rank's findings", rank_findings_html(findings, report)),
+        Part("The sums of every rank", sums_html(report)),
+        Part("Kernels of all ranks", kernels_html(report.digest)),
+        Part("Method and limits", _method_html(report)),
+    )
+    return tuple(part for part in parts if part.html)
 
 
-def _cells(rank: RankTimes, report: RanksReport) -> list[Cell]:
-    late = report.straggler.rank if report.straggler else None
-    longest = max(max(each.wall_us, each.compute_us + each.exposed_us + each.idle_us) for each in report.ranks)
-    times = (rank.wall_us, rank.compute_us, rank.communication_us, rank.exposed_us, rank.idle_us)
-    return [
-        bold(str(rank.rank), rank.rank == late),
-        rank.device or None,
-        rank.steps,
-        *(_time_cell(us, longest) for us in times),
-        rank.last_at,
-        us_text(rank.delays_us),
-    ]
-
-
-def _time_cell(us: float, longest_us: float) -> Html:
-    width = 100 * us / longest_us if longest_us else 0.0
-    bar = f'<svg class="share" width="56" height="5" aria-hidden="true"><rect width="{width:.1f}%"/></svg>'
-    return Html(f"{us_text(us)}{bar}")
-
-
-def _kernels_html(merged: Digest) -> Html:
-    head = ["kernel", "grid", "block", "calls", "total", "mean", "median", "99 %", "longest"]
-    longest = sorted(merged.kernels, key=lambda kernel: -kernel.total_ns)
-    rows = [_kernel_cells(kernel) for kernel in longest[:SHOWN_KERNELS]]
-    listed = table("Kernels of all ranks and steps, the largest sums first", head, rows, text_columns=3)
-    return Html(listed + note("Median and 99 % are read from bins of 19 % width."))
-
-
-def _kernel_cells(kernel: KernelDigest) -> list[Cell]:
-    shapes = ("×".join(map(str, shape)) if shape else None for shape in (kernel.grid, kernel.block))
-    times = (kernel.total_ns, kernel.total_ns / kernel.calls, quantile_ns(kernel, 0.5), quantile_ns(kernel, 0.99))
-    return [
-        code(kernel.name),
-        *shapes,
-        kernel.calls,
-        *(us_text(ns / 1000) for ns in (*times, kernel.max_ns)),
-    ]
-
-
-def quantile_ns(kernel: KernelDigest, share: float) -> float:
-    """A quantile of the durations, to within its bin."""
-    reached = 0
-    for index in sorted(kernel.durations):
-        reached += kernel.durations[index]
-        if reached >= share * kernel.calls:
-            return min(max(bin_middle_ns(index), kernel.min_ns), kernel.max_ns)
-    return kernel.max_ns
+def _method_html(report: RanksReport) -> Html:
+    limits = "".join(f"<li>{escape(text)}</li>" for text in report.notes)
+    listed = f'<ul class="notes">{limits}</ul>' if limits else ""
+    return Html(f"{listed}{note(METHOD)}")

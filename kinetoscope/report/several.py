@@ -14,15 +14,26 @@ from typing import Any
 from kinetoscope.compare.comparison import change_text, comparison, comparison_data, comparison_parts
 from kinetoscope.compare.cpu import are_cpu, compare_cpu
 from kinetoscope.compare.cpu_parts import cpu_change_text, cpu_data, cpu_parts
-from kinetoscope.html import Part
+from kinetoscope.html import Html, Part
 from kinetoscope.ranks.digest import Digest, digest
 from kinetoscope.ranks.digest_files import is_digest, read_any, read_digest, write_digest
 from kinetoscope.ranks.merge import are_ranks, merge
 from kinetoscope.ranks.ranks import ranks_report
 from kinetoscope.ranks.texts import ranks_data, ranks_headline
-from kinetoscope.report.ranks_html import ranks_report_parts
+from kinetoscope.report.rank_findings import RankFinding, findings_data, rank_findings
+from kinetoscope.report.ranks_html import ranks_kicker, ranks_lead, ranks_report_parts
 from kinetoscope.trace.events import Trace, TraceError
 from kinetoscope.trace.kineto import read_trace
+
+NOTHING = Html("")
+
+
+@dataclass(frozen=True)
+class _Reduced:
+    """A digest, and the findings of its trace; without, if the file is a digest."""
+
+    digest: Digest
+    findings: Sequence[RankFinding] | None = None
 
 
 @dataclass(frozen=True)
@@ -33,6 +44,9 @@ class MultiReport:
     headline: str
     parts: tuple[Part, ...]
     data: dict[str, Any]
+    kicker: str = "PyTorch traces"
+    lead: Html = NOTHING
+    """Below the headline."""
 
 
 def is_several(paths: Sequence[Path]) -> bool:
@@ -44,9 +58,9 @@ def report_several(paths: Sequence[Path]) -> MultiReport:
     """Report on ranks or compare two traces. Raises `TraceError` if the files are neither, or cannot be read."""
     if len(paths) == 2:
         return _report_two(paths[0], paths[1])
-    digests = [read_any(path) for path in paths]
-    if len(paths) == 1 or _are_ranks(digests):
-        return _ranks(digests)
+    sides = [_read(path) for path in paths]
+    if len(paths) == 1 or _are_ranks([side.digest for side in sides]):
+        return _ranks(sides)
     raise TraceError(
         f"{len(paths)} files that are not ranks of one job, with one world size and different ranks; give the ranks of "
         "one job, or two traces to compare, or groups of runs to diff --before ... --after ..."
@@ -71,7 +85,7 @@ def _report_two(before: Path, after: Path) -> MultiReport:
     sides = [read_digest(path) if is_digest(path) else read_trace(path) for path in (before, after)]
     digests = [digest(side) if isinstance(side, Trace) else side for side in sides]
     if _are_ranks(digests):
-        return _ranks(digests)
+        return _ranks([_reduced(side, made) for side, made in zip(sides, digests, strict=True)])
     names = before.name, after.name
     if before.name == after.name:
         names = f"{before.parent.name}/{before.name}", f"{after.parent.name}/{after.name}"
@@ -84,12 +98,30 @@ def _report_two(before: Path, after: Path) -> MultiReport:
     return MultiReport(title, change_text(result), comparison_parts(result, names), comparison_data(result))
 
 
+def _read(path: Path) -> _Reduced:
+    """A file is diagnosed when it is read, so that no more than one trace of many is in memory."""
+    side = read_digest(path) if is_digest(path) else read_trace(path)
+    return _reduced(side, digest(side) if isinstance(side, Trace) else side)
+
+
+def _reduced(side: Trace | Digest, made: Digest) -> _Reduced:
+    rank = made.ranks[0].rank
+    return _Reduced(made, rank_findings(side, rank) if isinstance(side, Trace) and rank is not None else None)
+
+
 def _are_ranks(digests: Sequence[Digest]) -> bool:
     return are_ranks([rank for each in digests for rank in each.ranks])
 
 
-def _ranks(digests: Sequence[Digest]) -> MultiReport:
-    report = ranks_report(digests)
+def _ranks(sides: Sequence[_Reduced]) -> MultiReport:
+    report = ranks_report(side.digest for side in sides)
+    findings = {side.digest.ranks[0].rank or 0: side.findings for side in sides if side.findings is not None}
     count = len(report.ranks)
-    title = f"{count} rank{'' if count == 1 else 's'} of one job"
-    return MultiReport(title, ranks_headline(report), ranks_report_parts(report), ranks_data(report))
+    return MultiReport(
+        f"{count:,} rank{'' if count == 1 else 's'} of one job",
+        ranks_headline(report),
+        ranks_report_parts(report, findings),
+        {**ranks_data(report), "findings": findings_data(findings)},
+        ranks_kicker(report),
+        ranks_lead(report),
+    )

@@ -11,7 +11,8 @@ from kinetoscope.timeline.canvas import Canvas
 from kinetoscope.timeline.draw import BUDGET, LEAST_GAP, MARGIN, describe_step, frame_html, tools_html
 from kinetoscope.timeline.merging import left_out, reduce_lanes
 from kinetoscope.trace.events import GpuActivity, Span, Step
-from kinetoscope.trace.lanes import Lane, lanes, time_shown, with_gaps
+from kinetoscope.trace.lanes import linked, with_gaps
+from kinetoscope.trace.placing import PlacedLane, place_events, time_shown
 from kinetoscope.trace.text import shortened
 
 _NAME_WIDTH = 160
@@ -40,8 +41,9 @@ def step_timeline(
     """
     shown = time_shown(step)
     span = (shown[1] - shown[0]) * MARGIN or 1.0
-    drawn = reduce_lanes([_anchored(lane, anchors) for lane in lanes(step, "", activities)], span, BUDGET)
-    all_lanes = with_gaps(step, drawn.lanes, activities, span * LEAST_GAP)
+    placed = [_anchored(lane, anchors) for lane in place_events(step, "", activities, shown)]
+    drawn = reduce_lanes(placed, span, BUDGET)
+    all_lanes = with_gaps(step, linked(step, drawn.lanes), activities, span * LEAST_GAP, shown)
     if sum(each.pair is not None for lane in all_lanes for each in lane.slices if lane.is_gpu) > _MOST_ARROWS:
         all_lanes = tuple(
             replace(lane, slices=tuple(replace(each, pair=None) for each in lane.slices)) for lane in all_lanes
@@ -58,13 +60,10 @@ def step_timeline(
     return html, frozenset(each.anchor for lane in all_lanes for each in lane.slices if each.anchor)
 
 
-def _anchored(lane: Lane, anchors: Mapping[tuple[str, str, float, float], str]) -> Lane:
-    if not anchors:
-        return lane
-    used: set[str] = set()
-    slices = []
-    for each in lane.slices:
-        anchor = anchors.get(span_key(each.source), "")
-        slices.append(replace(each, anchor=anchor) if anchor and anchor not in used else each)
-        used.add(anchor)
-    return replace(lane, slices=tuple(slices))
+def _anchored(lane: PlacedLane, anchors: Mapping[tuple[str, str, float, float], str]) -> PlacedLane:
+    starts = {start_us for _, _, start_us, _ in anchors}
+    places: dict[str, int] = {}
+    for index, source in enumerate(lane.sources):
+        if source.start_us in starts and (anchor := anchors.get(span_key(source))):
+            places.setdefault(anchor, index)
+    return replace(lane, anchors={index: anchor for anchor, index in places.items()})

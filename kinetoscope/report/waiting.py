@@ -8,6 +8,7 @@ from html import escape
 from kinetoscope.diagnosis.cpu_states import Cause
 from kinetoscope.diagnosis.facts import Facts
 from kinetoscope.diagnosis.gaps import Waits, waits_in
+from kinetoscope.diagnosis.per_step import window
 from kinetoscope.html import Cell, Html, code, details, note, table
 from kinetoscope.report.work_tables import share_cell
 from kinetoscope.trace.intervals import intersect, length_us, ns
@@ -32,7 +33,8 @@ def waits_per_step(facts: Facts) -> Waits:
     """Mean times per step, from the first step's start until CPU and GPU are done with the last step."""
     begin, done = min(step.start_us for step in facts.steps), max(step.end_us for step in facts.steps)
     work = [activity.end_us for step in facts.steps for activity in step.activities]
-    sums = waits_in((ns(begin), ns(done)), facts.busy, facts.cpu)
+    whole = ns(begin), ns(done)
+    sums = facts.waits if whole == window(facts.step) else waits_in(whole, facts.busy, facts.cpu)
     rest = [(ns(done), ns(max([done, *work])))]
     rest_gpu_us = length_us(intersect(rest, facts.busy))
     parts = (

@@ -83,9 +83,8 @@ def name_cell(name: str, op: str = "") -> Html:
     return Html((unfolded if short != name else f'<span class="name">{escape(name)}</span>') + below)
 
 
-def kernels_html(trace: Trace) -> Html:
-    """The kernels by time; the later ones on demand."""
-    times, steps = kernel_times(trace), len(trace.steps)
+def kernels_html(times: Sequence[KernelTime], steps: int) -> Html:
+    """The kernels of so many steps by time; the later ones on demand."""
     total = sum(each.total_us for each in times) or 1.0
     head = ["kernel and operator", "time per step", "share", "calls per step", "mean", "rate"]
     rows = [_kernel_row(each, steps, total) for each in times[:MOST_FIRST]]

@@ -14,7 +14,8 @@ from itertools import accumulate
 
 from kinetoscope.trace.events import GpuActivity
 from kinetoscope.trace.kernel_names import decode_kernel_name
-from kinetoscope.trace.lanes import Kind, Lane, Slice
+from kinetoscope.trace.lanes import Lane, Slice
+from kinetoscope.trace.placing import Kind
 from kinetoscope.trace.text import shortened
 from kinetoscope.trace.units import format_value
 

@@ -18,7 +18,8 @@ from kinetoscope.timeline.canvas import PATTERNS, SLICE_KINDS, Canvas
 from kinetoscope.timeline.merging import Drawn, left_out, reduce_lanes
 from kinetoscope.timeline.slice_tables import slice_tables
 from kinetoscope.trace.events import Step, Trace
-from kinetoscope.trace.lanes import Kind, Lane, lanes, time_shown, with_gaps
+from kinetoscope.trace.lanes import Lane, linked, whole_lane, with_gaps
+from kinetoscope.trace.placing import Kind, place_events, time_shown
 from kinetoscope.trace.queries import busy_us
 from kinetoscope.trace.units import format_value
 
@@ -91,11 +92,13 @@ def _drawn(traced: TracedStep, span_us: float, budget: int) -> Drawn:
     activities = traced.trace.activities
     own = {id(activity) for activity in traced.step.activities}
     others = [activity for activity in activities if id(activity) not in own]
-    step_lanes = lanes(traced.reduced or traced.step, traced.label, others)
+    step = traced.reduced or traced.step
+    placed = place_events(step, traced.label, others, time_shown(step))
     budget = REDUCED_BUDGET if traced.reduced else budget
-    fits = sum(len(lane.slices) for lane in step_lanes) <= budget
-    drawn = Drawn(step_lanes, 0, 0, 0) if fits else reduce_lanes(step_lanes, span_us, budget)
-    return drawn.with_lanes(with_gaps(traced.step, drawn.lanes, activities, span_us * LEAST_GAP))
+    fits = sum(len(lane.sources) for lane in placed) <= budget
+    drawn = Drawn(tuple(map(whole_lane, placed)), 0, 0, 0) if fits else reduce_lanes(placed, span_us, budget)
+    shown = time_shown(traced.step)
+    return drawn.with_lanes(with_gaps(traced.step, linked(step, drawn.lanes), activities, span_us * LEAST_GAP, shown))
 
 
 def tools_html(alignment: str = "") -> Html:

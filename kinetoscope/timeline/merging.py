@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from array import array
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
+from typing import TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from kinetoscope.trace.events import by_start
-from kinetoscope.trace.lanes import Kind, Lane, Slice
+from kinetoscope.trace.events import in_whole_ns
+from kinetoscope.trace.lanes import Lane, Slice, slice_of
+from kinetoscope.trace.placing import Kind, PlacedLane
 from kinetoscope.trace.units import format_value
 
+Indices: TypeAlias = "array[int]"
+"""Events of a row of a lane, by their places in its columns."""
 MOST_LANES = 14
 """The most CPU threads and GPU streams drawn; those with the most time win."""
 MOST_OP_ROWS, MOST_CALL_ROWS, MOST_GPU_ROWS = 4, 2, 4
@@ -59,85 +64,85 @@ def left_out(drawn: Drawn) -> str:
     return f"{text[0].upper()}{text[1:]}. Perfetto shows them all." if text else ""
 
 
-def reduce_lanes(lanes: Sequence[Lane], span_us: float, budget: int) -> Drawn:
-    """Reduce lanes to about `budget` slices; slices with an anchor stay unchanged."""
+def reduce_lanes(lanes: Sequence[PlacedLane], span_us: float, budget: int) -> Drawn:
+    """Reduce lanes to about `budget` slices; events with an anchor stay alone. Pairs and overlaps are not set."""
     shown = _largest(lanes)
-    cut = [_cut(lane) for lane in shown]
-    deep = sum(len(lane.slices) for lane in shown) - sum(len(lane.slices) for lane in cut)
-    rows = [_rows(lane) for lane in cut]
+    rows = [_drawn_rows(lane) for lane in shown]
+    drawn_events = sum(len(row) for of_lane in rows for row in of_lane.values())
+    deep = sum(len(lane.sources) for lane in shown) - drawn_events
     least_us = span_us * _FIRST_SHARE
-    while least_us < span_us and _are_more(budget, (run for each in rows for run in _runs(each, least_us))):
+    while least_us < span_us and _are_more(budget, _all_runs(shown, rows, least_us)):
         least_us *= 1.6
     drawn = [
-        replace(lane, slices=tuple(map(_block, _runs(each, least_us)))) for lane, each in zip(cut, rows, strict=True)
+        Lane(lane.name, lane.is_gpu, tuple(_block(lane, row, run) for row, run in _lane_runs(lane, of_lane, least_us)))
+        for lane, of_lane in zip(shown, rows, strict=True)
     ]
     merged = sum(each.merged for lane in drawn for each in lane.slices if each.merged > 1)
     return Drawn(tuple(drawn), merged, deep, len(lanes) - len(shown))
 
 
-def _largest(lanes: Sequence[Lane]) -> list[Lane]:
+def _largest(lanes: Sequence[PlacedLane]) -> list[PlacedLane]:
     """The lanes to draw, in their order: GPU streams before CPU threads, and long lanes before short ones."""
-    times = [(lane.is_gpu, sum(each.duration_us for each in lane.slices)) for lane in lanes]
-    anchored = [any(each.anchor for each in lane.slices) for lane in lanes]
-    ranked = sorted(range(len(lanes)), key=lambda index: (anchored[index], times[index][1]), reverse=True)
-    gpu = [index for index in ranked if times[index][0]][: MOST_LANES // 2]
-    cpu = [index for index in ranked if not times[index][0]][: MOST_LANES - len(gpu)]
+    times = [(bool(lane.anchors), sum(lane.durations_us)) for lane in lanes]
+    ranked = sorted(range(len(lanes)), key=times.__getitem__, reverse=True)
+    gpu = [index for index in ranked if lanes[index].is_gpu][: MOST_LANES // 2]
+    cpu = [index for index in ranked if not lanes[index].is_gpu][: MOST_LANES - len(gpu)]
     return [lanes[index] for index in sorted([*cpu, *gpu])]
 
 
-def _cut(lane: Lane) -> Lane:
-    """Omit deep rows of operators of a CPU lane; anchored slices move into the last drawn row."""
-    if lane.is_gpu:
-        return replace(lane, slices=tuple(_limited(lane.slices, 0, MOST_GPU_ROWS)))
-    ops = [each for each in lane.slices if each.kind != "call"]
-    calls = [each for each in lane.slices if each.kind == "call"]
-    kept = list(_limited(ops, 0, MOST_OP_ROWS))
-    top = min((call.row for call in calls), default=0)
-    below = max((op.row for op in kept), default=-1) + 1
-    moved = _limited([replace(call, row=call.row - top) for call in calls], below, MOST_CALL_ROWS)
-    return replace(lane, slices=(*kept, *moved))
+def _drawn_rows(lane: PlacedLane) -> dict[int, Indices]:
+    """The events of each row of the drawing, from top to bottom, in start order.
+
+    Omits deep rows; events with an anchor move into the last drawn row.
+    """
+    first_call = len(lane.sources) - lane.calls
+    rows: dict[int, Indices] = defaultdict(lambda: array("I"))
+    most, anchors = MOST_GPU_ROWS if lane.is_gpu else MOST_OP_ROWS, lane.anchors
+    for index, row in enumerate(islice(lane.rows, first_call)):
+        if row < most or index in anchors:
+            rows[min(row, most - 1)].append(index)
+    below, top = max(rows, default=-1) + 1, min(lane.rows[first_call:], default=0)
+    for index, row in enumerate(islice(lane.rows, first_call, None), start=first_call):
+        if row - top < MOST_CALL_ROWS or index in anchors:
+            rows[below + min(row - top, MOST_CALL_ROWS - 1)].append(index)
+    return dict(sorted(rows.items()))
 
 
-def _limited(slices: Sequence[Slice], first: int, rows: int) -> Iterator[Slice]:
-    for each in slices:
-        if each.row < rows or each.anchor:
-            row = first + min(each.row, rows - 1)
-            yield each if row == each.row else replace(each, row=row)
+def _all_runs(
+    lanes: Sequence[PlacedLane], rows: Sequence[Mapping[int, Indices]], least_us: float
+) -> Iterator[tuple[int, Indices]]:
+    for lane, of_lane in zip(lanes, rows, strict=True):
+        yield from _lane_runs(lane, of_lane, least_us)
 
 
-def _rows(lane: Lane) -> list[list[Slice]]:
-    """The slices of each row from top to bottom, in start order."""
-    rows: dict[int, list[Slice]] = defaultdict(list)
-    for each in lane.slices:
-        rows[each.row].append(each)
-    return [sorted(rows[row], key=by_start) for row in sorted(rows)]
+def _lane_runs(lane: PlacedLane, rows: Mapping[int, Indices], least_us: float) -> Iterator[tuple[int, Indices]]:
+    """Runs of events in a row that are shorter than `least_us`, with gaps shorter than that; other events are alone."""
+    for row, indices in rows.items():
+        first = 0
+        for end in _run_ends(lane, indices, least_us):
+            yield row, indices[first:end]
+            first = end
 
 
-def _runs(rows: Iterable[Sequence[Slice]], least_us: float) -> Iterator[list[Slice]]:
-    """Runs of slices in a row that are shorter than `least_us`, with gaps shorter than that; other slices are alone."""
-    for row in rows:
-        yield from _runs_in(row, least_us)
-
-
-def _runs_in(row: Sequence[Slice], least_us: float) -> Iterator[list[Slice]]:
-    run: list[Slice] = []
+def _run_ends(lane: PlacedLane, indices: Indices, least_us: float) -> Iterator[int]:
+    """Where each run of a row ends, as a place in `indices`."""
+    starts, durations, ghosts, anchors = lane.starts_us, lane.durations_us, lane.ghosts, lane.anchors
+    in_run = is_ghost = False
     begin = end = 0.0
-    for each in row:
-        start, duration = each.start_us, each.duration_us
-        is_short = duration < least_us and not each.anchor
-        if run:
-            fits = start + duration - begin < _BLOCK * least_us and each.is_ghost == run[0].is_ghost
-            if not (is_short and fits and start - end < least_us):
-                yield run
-                run = []
-        if is_short:
-            begin = begin if run else start
+    longest_us = _BLOCK * least_us
+    for place, index in enumerate(indices):
+        start, duration = starts[index], durations[index]
+        is_short = duration < least_us and index not in anchors
+        fits = is_short and start - end < least_us and start + duration - begin < longest_us
+        if in_run and fits and (index in ghosts) == is_ghost:
             end = start + duration
-            run.append(each)
-        else:
-            yield [each]
-    if run:
-        yield run
+            continue
+        if place:
+            yield place
+        in_run, is_ghost = is_short, index in ghosts
+        begin, end = start, start + duration
+    if indices:
+        yield len(indices)
 
 
 def _are_more(count: int, items: Iterable[object]) -> bool:
@@ -145,26 +150,26 @@ def _are_more(count: int, items: Iterable[object]) -> bool:
     return next(islice(items, count, None), None) is not None
 
 
-def _block(run: Sequence[Slice]) -> Slice:
+def _block(lane: PlacedLane, row: int, run: Indices) -> Slice:
     """One slice for a whole run, with the kind that takes most of its time."""
     if len(run) == 1:
-        return run[0]
-    times: Counter[Kind] = Counter()
-    for each in run:
-        times[each.kind] += each.duration_us  # type: ignore[assignment]
-    start, end = run[0].start_us, max(each.end_us for each in run)
-    plural = next(iter({_PLURAL.get(each.kind, "kernels") for each in run}))
-    if len({_PLURAL.get(each.kind, "kernels") for each in run}) > 1:
-        plural = "activities"
-    busy = format_value(sum(each.duration_us for each in run), "us")
+        return slice_of(lane, run[0], row)
+    starts, durations, times = lane.starts_us, lane.durations_us, dict[Kind, float]()
+    for index in run:
+        kind = lane.kind(index)
+        times[kind] = times.get(kind, 0.0) + durations[index]
+    plurals = {_PLURAL.get(kind, "kernels") for kind in times}
+    plural = plurals.pop() if len(plurals) == 1 else "activities"
+    start, end = starts[run[0]], in_whole_ns(max(starts[index] + durations[index] for index in run))
+    busy = format_value(sum(durations[index] for index in run), "us")
     return Slice(
         f"{len(run):,} {plural}, {busy} together",
-        times.most_common(1)[0][0],
-        run[0].row,
+        max(times, key=times.__getitem__),
+        row,
         start,
         round(end - start, 3),
         None,
-        run[0].source,
+        lane.sources[run[0]],
         merged=len(run),
-        is_ghost=run[0].is_ghost,
+        is_ghost=run[0] in lane.ghosts,
     )

@@ -15,7 +15,8 @@ from msgspec.structs import replace
 from kinetoscope.html import Html
 from kinetoscope.timeline.canvas import PATTERNS, SLICE_KINDS, definitions, ticks_us
 from kinetoscope.trace.events import CpuOp, GpuActivity, Step
-from kinetoscope.trace.lanes import Kind, Slice, lanes
+from kinetoscope.trace.lanes import Slice, lanes
+from kinetoscope.trace.placing import Kind
 from kinetoscope.trace.queries import is_sync, op_name
 from kinetoscope.trace.units import format_value
 

@@ -21,10 +21,6 @@ loops.py           finds the iterations of an unmarked loop by launches that rep
 tokens.py          recognizes a step that produces one token
 replays.py         gives the work of CUDA graph replays the operators of their capture
 communication.py   which GPU work communicates, and what it does; identity.py finds it around a launch
-matching.py        matches the calls of a collective over the ranks of a job
-windows.py         the steps of a rank on its GPU, and why it is idle
-compared.py        ranks compared: who waits for whom, and the parts of their steps with rank_parts.py
-lateness.py        which ranks are late, and what they cost
 intervals.py       sets of times, exact in nanoseconds
 queries.py         busy and idle time, waits, copies, whether steps agree, which step to show
 missing_gpu.py     why a trace has no kernels, or launches have none
@@ -33,6 +29,7 @@ averages.py        the rows of `key_averages()`
 occupancy.py       how many blocks of a kernel fit on a multiprocessor
 work.py            FLOPs and bytes of an activity, computed from its operator's inputs
 lanes.py           a step as lanes of slices, for the timeline
+placing.py         the events of a step in rows, for lanes.py
 alignment.py       aligns two steps kernel by kernel
 kernel_names.py    decodes a kernel name, with kernel_grammar.py and kernel_grammar.json
 totals.py          a trace in numbers: means and medians of its steps

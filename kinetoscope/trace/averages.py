@@ -7,7 +7,8 @@ span whose only child has the same name, such as `aten::sum` within `aten::sum`,
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from array import array
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -74,21 +75,24 @@ def _by_start(spans: list[CpuOp | CudaCall]) -> list[CpuOp | CudaCall]:
 
 def _add(rows: _Rows, spans: Sequence[CpuOp | CudaCall], launched_us: dict[CpuOp, float]) -> None:
     """Add the spans of one thread, in start order, to the rows of their names."""
-    parents = _parents(spans)
-    children = Counter(parents)
-    inside_cpu, inside_gpu = [0.0] * len(spans), [0.0] * len(spans)
+    parents, rows_of = _parents(spans), [_row(rows, span) for span in spans]
+    children = array("I", bytes(4 * len(spans)))
+    for parent in parents:
+        if parent >= 0:
+            children[parent] += 1
+    inside_cpu, inside_gpu = (array("d", bytes(8 * len(spans))) for _ in range(2))
     for index in reversed(range(len(spans))):  # children follow their parent, so this adds them first
-        span, parent = spans[index], parents[index]
+        span, parent, row = spans[index], parents[index], rows_of[index]
         gpu = launched_us.get(span, 0.0) if isinstance(span, CpuOp) else 0.0
-        row = _row(rows, span)
-        row.self_cpu_us += in_whole_ns(span.duration_us - inside_cpu[index])
+        duration_us = span.duration_us
+        row.self_cpu_us += in_whole_ns(duration_us - inside_cpu[index])
         row.self_gpu_us += gpu
-        if parent is None or children[parent] > 1 or _row(rows, spans[parent]) is not row:
-            row.cpu_us += span.duration_us
+        if parent < 0 or children[parent] > 1 or rows_of[parent] is not row:
+            row.cpu_us += duration_us
             row.gpu_us += gpu + inside_gpu[index]
             row.calls += 1
-        if parent is not None:
-            inside_cpu[parent] += span.duration_us
+        if parent >= 0:
+            inside_cpu[parent] += duration_us
             inside_gpu[parent] += gpu + inside_gpu[index]
 
 
@@ -99,15 +103,17 @@ def _row(rows: _Rows, span: CpuOp | CudaCall) -> Average:
     return rows["annotation" if span.is_annotation else "operator", name]
 
 
-def _parents(spans: Sequence[CpuOp | CudaCall]) -> list[int | None]:
-    """Return for each span the index of its parent: the innermost span around it that ends no earlier."""
-    parents: list[int | None] = []
+def _parents(spans: Sequence[CpuOp | CudaCall]) -> array[int]:
+    """Return for each span the index of its parent, the innermost span around it that ends no earlier; -1 without
+    one."""
+    parents = array("q")
     around: list[tuple[float, int]] = []  # end and index, innermost last
     for index, span in enumerate(spans):
-        end = span.end_us
-        reach = max(span.start_us + _CLOCK_NOISE_US, end - _CLOCK_NOISE_US)
+        start = span.start_us
+        end = in_whole_ns(start + span.duration_us)
+        reach = max(start + _CLOCK_NOISE_US, end - _CLOCK_NOISE_US)
         while around and around[-1][0] < reach:
             around.pop()
-        parents.append(around[-1][1] if around else None)
+        parents.append(around[-1][1] if around else -1)
         around.append((end, index))
     return parents

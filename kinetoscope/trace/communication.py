@@ -29,7 +29,7 @@ _LIBRARY = re.compile(
     re.IGNORECASE,
 )
 _OPERATION = re.compile(
-    r"(?<![a-z])all_?(?:reduce|gather|to_?all)\w*_kernel|All_?(?:[rR]educe|[gG]ather|[tT]o_?[aA]ll)\w*[kK]ernel|"
+    r"(?<![a-z])all_?(?:reduce|gather|to_?all)\w*_kernel|All_?(?:[rR]educe|Gather|gather|[tT]o_?[aA]ll)\w*[kK]ernel|"
     r"(?:one|two)_?[sS]hot_?[aA]ll|cross_device_|(?<![A-Za-z])Ep(?:Dispatch|Combine)\w*Kernel"
 )
 _ON_ONE_GPU = re.compile(r"(?:warp|block|cta|thread|lane|wave)_?all_?reduce|^triton_[a-z]+_fused", re.IGNORECASE)

@@ -53,10 +53,23 @@ def union(intervals: Iterable[Interval]) -> list[Interval]:
 
 def union_of(spans: Iterable[Span]) -> list[Interval]:
     """Times in at least one span."""
-    return union(
-        (start := round(span.start_us * 1000), start + round(span.duration_us * 1000))  # as `interval`, but inline
-        for span in spans
-    )
+    merged: list[Interval] = []
+    first, reached = 0, -math.inf
+    rest = iter(spans)
+    for span in rest:  # as `union`, but with half of its time: the spans of a large trace are millions
+        start = round(span.start_us * 1000)
+        end = start + round(span.duration_us * 1000)
+        if end <= start:
+            continue
+        if start > reached:
+            merged.append((start, end))
+            first, reached = start, end
+        elif start < first:
+            return union([*merged, (start, end), *map(interval, rest)])
+        elif end > reached:
+            merged[-1] = first, end
+            reached = end
+    return merged
 
 
 def intersect(left: Sequence[Interval], right: Sequence[Interval]) -> list[Interval]:

@@ -6,13 +6,12 @@ The grammar is in kernel_grammar.json. The decoder never guesses: a field that t
 from __future__ import annotations
 
 import argparse
-import json
 from dataclasses import asdict, dataclass
 from functools import cache
 from typing import Any
 
 from kinetoscope.trace.kernel_grammar import Reading, Token
-from kinetoscope.trace.text import printable, shortened
+from kinetoscope.trace.text import json_text, printable, shortened
 
 DESCRIPTION = """\
 Print what a kernel's name says: library, operation, architecture, types, tile, layout, and the meaning of each token.
@@ -90,7 +89,7 @@ def print_kernel_name(name: str, as_json: bool) -> int:
     """Print a decoded name as text or as JSON."""
     kernel = decode_kernel_name(name)
     if as_json:
-        print(json.dumps(kernel_name_data(kernel), indent=2))
+        print(json_text(kernel_name_data(kernel)))
         return 0
     rows = [("name", name), *((field, getattr(kernel, field) or "-") for field in FIELDS)]
     for label, value in [*rows, ("fused", ", ".join(kernel.fused) or "-"), ("in short", kernel.short)]:

@@ -116,12 +116,15 @@ def _are_a_loop(launches: Sequence[_Launch], every: Sequence[_Stretch], agreeing
 
 def _launches(activities: Iterable[GpuActivity]) -> list[_Launch]:
     """The launches of the thread that launched most GPU time, in their order."""
-    of_call: dict[int, list[GpuActivity]] = defaultdict(list)
+    of_call: dict[int, list[GpuActivity]] = {}
     busy: dict[str, float] = defaultdict(float)
     for activity in activities:
-        if activity.launch is not None:
-            of_call[id(activity.launch)].append(activity)
-            busy[activity.launch.thread] += activity.duration_us
+        if (call := activity.launch) is not None:
+            busy[call.thread] += activity.duration_us
+            if (work := of_call.get(id(call))) is None:
+                of_call[id(call)] = [activity]
+            else:
+                work.append(activity)
     thread = max(busy, key=lambda each: busy[each], default="")
     launches = []
     for work in of_call.values():
@@ -133,8 +136,9 @@ def _launches(activities: Iterable[GpuActivity]) -> list[_Launch]:
         key = outer.name if outer is not None and not replays else work[0].name
         start_us = call.start_us if outer is None else min(outer.start_us, call.start_us)
         end_us = call.end_us if outer is None else max(outer.end_us, call.end_us)
-        details = tuple((activity.name, activity.grid) for activity in work)
-        launches.append(_Launch(key, details, start_us, end_us, replays, sum(a.duration_us for a in work)))
+        details = tuple([(activity.name, activity.grid) for activity in work])
+        work_us = sum([activity.duration_us for activity in work])
+        launches.append(_Launch(key, details, start_us, end_us, replays, work_us))
     return sorted(launches, key=lambda each: each.start_us)
 
 

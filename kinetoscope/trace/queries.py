@@ -61,9 +61,11 @@ def overlaps_us(step: Step) -> tuple[float, ...]:
     for activity in step.activities:
         stream = activity.device, activity.stream
         before = reached.get(stream, -math.inf)
-        start, end = activity.start_us, activity.end_us
+        start = activity.start_us
+        end = start + activity.duration_us
         overlaps.append(in_whole_ns(min(before, end) - start) if before > start else 0.0)
-        reached[stream] = max(before, end)
+        if end > before:
+            reached[stream] = end
     return tuple(overlaps)
 
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 import os
-import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from kinetoscope.trace.averages import STEPS
 from kinetoscope.trace.kineto import no_collection, read_trace
 from kinetoscope.trace.marks import PROFILER_STEP
-from kinetoscope.trace.text import printable
+from kinetoscope.trace.text import printable, wrapped
 from kinetoscope.trace.totals import KernelSummary, OperatorSummary, Summary, summarize, summary_json
 
 DESCRIPTION = """\
@@ -116,7 +115,7 @@ def _more_lines(summary: Summary) -> Iterator[str]:
         for group in summary.uncounted:
             yield f"{'':19}{group.activities} {group.reason}, kernels of {group.kernel_time_us:,.3f} us"
     for note in summary.notes:
-        yield from textwrap.wrap(printable(note), COLUMNS, initial_indent=f"{'note':<19}", subsequent_indent=" " * 19)
+        yield from wrapped(note, COLUMNS, f"{'note':<19}", " " * 19)
 
 
 def _kernel_lines(kernels: Sequence[KernelSummary], overlaps: bool) -> Iterator[str]:

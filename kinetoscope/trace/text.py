@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Iterator
+from textwrap import wrap
 
 _INVISIBLE = re.compile(
     "[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff\ufff9-\uffff]"
@@ -11,6 +14,7 @@ _INVISIBLE = re.compile(
 around it."""
 
 
+_COMMAND = re.compile(r"^(\s*)::")
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
@@ -25,10 +29,25 @@ def shortened(text: str, width: int = 60) -> str:
 
 
 def printable(name: str) -> str:
-    """Escape control characters, direction marks and lone surrogates, since they could be terminal commands."""
-    return "".join(
+    """Escape control characters, direction marks and lone surrogates, since they could be terminal commands.
+
+    In a log, GitHub reads a workflow command from `##[` anywhere in a line, and from `::` at its start: a space parts
+    them.
+    """
+    text = "".join(
         character if character.isprintable() else character.encode("unicode_escape").decode() for character in name
     )
+    return _COMMAND.sub(r"\1: :", text.replace("##[", "## ["))
+
+
+def wrapped(text: str, columns: int, first: str = "", rest: str = "") -> Iterator[str]:
+    """Printable lines of at most `columns` characters; `first` begins the first line, `rest` each of the others."""
+    yield from map(printable, wrap(printable(text), columns, initial_indent=first, subsequent_indent=rest))
+
+
+def json_text(data: object, indent: int = 2) -> str:
+    """Data as indented JSON in ASCII, in which neither a terminal nor a log finds a command."""
+    return json.dumps(data, indent=indent).replace("##[", "#\\u0023[")
 
 
 def visible(text: str) -> str:

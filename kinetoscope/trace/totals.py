@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from json import dumps
 from operator import attrgetter
 from typing import TypeVar
 
@@ -34,6 +33,7 @@ from kinetoscope.trace.queries import (
 )
 from kinetoscope.trace.soundness import damage_texts
 from kinetoscope.trace.step_kinds import kinds_of_step
+from kinetoscope.trace.text import json_text
 
 N = TypeVar("N", int, float)
 
@@ -258,4 +258,4 @@ def _mean(times: Iterable[float]) -> float:
 
 def summary_json(summary: Summary) -> str:
     """A summary as JSON in ASCII: a name cannot contain terminal control sequences."""
-    return dumps(msgspec.to_builtins(summary), indent=2)
+    return json_text(msgspec.to_builtins(summary))

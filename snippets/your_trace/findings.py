@@ -18,7 +18,7 @@ from snippets.lab.finding import Device, Figure, Measure, TraceError, paired_dif
 from snippets.lab.page import show as show
 from snippets.lab.page.glossary import section_title
 from snippets.lab.recording.device import PROJECT
-from snippets.your_trace.reports import EXAMPLES, report_address, report_of
+from snippets.your_trace.reports import EXAMPLES, report_address, report_of, report_page
 
 ATTENTION = ("unfused-attention", "attention/naive", "attention/flash")
 MLP = ("unfused-elementwise", "mlp/eager", "mlp/compiled")
@@ -34,6 +34,7 @@ def examples(device: Device) -> Html:
     for title, experiment in EXAMPLES.items():
         address = f"../{report_address(device, experiment)}"
         link = Html(f'<a href="{escape(address)}">{escape(title)}</a>')
+        report_page(device, experiment)  # raises where the link would lead nowhere
         rows.append([link, headline(report_of(device, experiment))])
     return table("Three reports", ["report", "what it says first"], rows, text_columns=2, is_searched=True)
 

@@ -9,8 +9,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from kinetoscope.report.diagnosed import DiagnosedTrace, read_diagnosed
+from kinetoscope.report.document import report_html
 from kinetoscope.trace.queries import require_kernels
 from snippets.lab.finding import Device
+from snippets.lab.page.kept import kept
 
 EXAMPLES: Mapping[str, str] = {
     "A product with .item()": "matmul_add/item_4096",
@@ -31,6 +33,14 @@ def report_of(device: Device, experiment: str) -> DiagnosedTrace:
         read_diagnosed(device.root / run.trace_path),
         name=f"docs/recordings/{run.trace_path}",
         book="../../",
+    )
+
+
+def report_page(device: Device, experiment: str) -> str:
+    """The report as a file, kept from one build to the next. Raises what a stranger's trace makes it raise."""
+    return kept(
+        ("report", device.name, experiment),
+        lambda: report_html(report_of(device, experiment)),
     )
 
 

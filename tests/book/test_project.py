@@ -227,37 +227,55 @@ def test_no_secret_where_code_of_a_fork_runs() -> None:
             assert "github.token" not in text
 
 
-def test_a_patch_of_recordings_writes_recordings_only(tmp_path: Path) -> None:
+RECORDED = "docs/recordings/nvidia-a100/mlp/eager"
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        (f"mkdir -p docs/recordings/nvidia-a100/mlp && echo {{}} > {RECORDED}.json && echo x > Makefile", 0),
+        (f"mkdir -p docs/recordings/nvidia-a100/mlp && echo x > {RECORDED}.trace.json.gz", 0),
+        ("echo x > docs/recordings/old.json", 0),
+        ("ln -s /etc/passwd docs/recordings/link.json", 1),
+        ("chmod +x docs/recordings/old.json", 1),
+        ("rm docs/recordings/old.json", 1),
+        ("git mv SECURITY.md docs/recordings/security.json", 1),
+        ("git mv .github/workflows/check.yml docs/recordings/check.json", 1),
+        ("git mv docs/recordings/old.json docs/recordings/new.json", 1),
+        ("echo '* filter=x' > docs/recordings/.gitattributes", 1),
+        ("echo '```python exec' > docs/recordings/evil.md", 1),
+        ("echo x > docs/recordings/evil.py", 1),
+        ("echo x > 'docs/recordings/a b.json'", 1),
+        ("echo x > docs/recordings/A.json", 1),
+        ("mkdir -p docs/labs && echo x > docs/labs/evil.md && echo y > docs/labs/lab.ipynb && echo x > Makefile", 0),
+    ],
+)
+def test_a_patch_of_recordings_writes_recordings_only(tmp_path: Path, command: str, code: int) -> None:
     """The last job of record.yml, with a patch that a hostile second job could have made."""
     step = yaml.safe_load(WORKFLOWS["record.yml"])["jobs"]["propose"]["steps"][-1]["run"]
     script = step.split("branch=")[0]
-    git = ["git", "-c", "user.name=a", "-c", "user.email=a@example.com"]
+    checkout = tmp_path / "checkout"
+    own = {"Makefile": "ours", "SECURITY.md": "ours " * 20, ".github/workflows/check.yml": "ours " * 30}
+    for name, text in {**own, "docs/recordings/old.json": "{}"}.items():
+        (checkout / name).parent.mkdir(parents=True, exist_ok=True)
+        (checkout / name).write_text(f"{text}\n")
 
     def run(*command: str, **options: Any) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(command, cwd=tmp_path / "checkout", capture_output=True, text=True, **options)
+        return subprocess.run(command, cwd=checkout, capture_output=True, text=True, **options)
 
-    (tmp_path / "checkout/docs/recordings").mkdir(parents=True)
-    (tmp_path / "checkout/Makefile").write_text("ours\n")
     run("git", "init", "--quiet", check=True)
     run("git", "add", ".", check=True)
-    run(*git, "commit", "--quiet", "--message", "start", check=True)
-    (tmp_path / "checkout/Makefile").write_text("theirs\n")
-    (tmp_path / "checkout/docs/recordings/a.json").write_text("{}\n")
-    run("git", "add", ".", check=True)
-    recordings = run("git", "diff", "--cached", "--binary", check=True).stdout
-    (tmp_path / "checkout/docs/recordings/link").symlink_to("/etc/passwd")
-    run("git", "add", ".", check=True)
-    link = run("git", "diff", "--cached", "--binary", check=True).stdout
-
+    identity = ["-c", "user.name=a", "-c", "user.email=a@example.com"]
+    run("git", *identity, "commit", "--quiet", "--message", "start", check=True)
+    run("bash", "-ec", f"{command}; git add --all", check=True)
     (tmp_path / "imported").mkdir()
-    for patch, code, staged in ((recordings, 0, "docs/recordings/a.json\n"), (link, 1, None), ("", 0, "")):
-        run("git", "reset", "--quiet", "--hard", check=True)
-        (tmp_path / "imported/recordings.patch").write_text(patch)
-        done = run("bash", "-e", "-o", "pipefail", "-c", script, env={**os.environ, "RUNNER_TEMP": str(tmp_path)})
-        assert done.returncode == code, done
-        if staged is not None:
-            assert run("git", "diff", "--cached", "--name-only", check=True).stdout == staged
-    assert (tmp_path / "checkout/Makefile").read_text() == "ours\n"
+    (tmp_path / "imported/recordings.patch").write_text(run("git", "diff", "--cached", "--binary", "-M").stdout)
+    run("git", "reset", "--quiet", "--hard", check=True)
+    done = run("bash", "-e", "-o", "pipefail", "-c", script, env={**os.environ, "RUNNER_TEMP": str(tmp_path)})
+    assert done.returncode == code, done
+    staged = run("git", "diff", "--cached", "--name-only", "--no-renames", check=True).stdout.split()
+    assert code or all(name.startswith("docs/recordings/") for name in staged)
+    assert code or bool(staged) == ("docs/recordings" in command)
 
 
 def test_nothing_from_outside_runs_on_a_machine_of_ours() -> None:

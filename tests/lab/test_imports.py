@@ -19,7 +19,7 @@ from snippets.lab.experiment import chapters
 from snippets.lab.recording.device import PROJECT
 
 LAYERS = {
-    "kinetoscope": "trace cells, html terminal, files, diagnosis ranks timeline, compare,"
+    "kinetoscope": "trace cells, html terminal, files, job, diagnosis ranks timeline, compare,"
     " report doctor viewer, program, __main__",
     "snippets.lab": "experiment cache, recording, capture finding, charts, page notebook, notebooks, tools, __main__",
 }

@@ -110,11 +110,14 @@ def mutants(experiment: str, with_trace: bool) -> tuple[Mutant, ...]:
 
 
 def generic(claim: Claim, experiments: Mapping[str, bool]) -> list[Mutant]:
-    """The mutants of all recordings that a claim reads, first those whose name shares most words with its sentence."""
+    """The mutants of all recordings that a claim reads, first those whose name shares most words with its sentence.
+
+    Of as many words, those of traces come last: a trace has hundreds of mutants.
+    """
     words = {word.replace(",", "").lower() for word in re.findall(r"[\w,]{3,}", claim.sentence)}
     words |= {name.lower() for name in names_in(claim)}
     found = [mutant for experiment, with_trace in experiments.items() for mutant in mutants(experiment, with_trace)]
-    return sorted(found, key=lambda mutant: -len(words & mutant.words))
+    return sorted(found, key=lambda mutant: (-len(words & mutant.words), mutant.of_trace is not None))
 
 
 def swapped(experiments: Mapping[str, bool]) -> Iterator[Mutant]:

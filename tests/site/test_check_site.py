@@ -9,6 +9,7 @@ import pytest
 
 from snippets.lab.tools import check_site
 from snippets.lab.tools.policy import hash_source
+from snippets.lab.tools.set_aside import FILE
 from tests.lab.tools.test_page_rules import FENCE
 
 SCRIPT = "document.title += 1"
@@ -53,6 +54,16 @@ def test_a_good_site_passes(built: tuple[Path, Path], capsys: pytest.CaptureFixt
     assert capsys.readouterr().out == "check_site: 2 pages, 1 executed fences, 6 links: sound\n"
 
 
+TEXTS = [
+    ("<pre>Traceback (most recent call last):</pre>", "a traceback"),
+    ('<p><code>python exec="on" id="x"</code></p>', "a fence that was not executed"),
+    ("<p><code>python exec=on</code></p>", "a fence that was not executed"),
+    ("<p>#!fig mlp.eager.us</p>", "not computed: #!fig mlp.eager.us"),
+    ("<pre>/home/someone/book/x.py</pre>", "path of a machine: /home/someone"),
+    ("<p>see /tmp/trace.json</p>", "path of a machine: /tmp/trace.json"),
+    ('<p title="/home/x"></p>', "path of a machine in title=: /home/x"),
+]
+"""Text that no page of ours may have, and what the gate says of it."""
 FAULTS = [
     ('<a href="../lost/">x</a>', "dead: ../lost/"),
     ('<a href="deep/page.md">x</a>', "dead: deep/page.md"),
@@ -73,13 +84,6 @@ FAULTS = [
     ('<img src="https://example.org/x.png">', "loads from another host"),
     ('<p style="background: url(https://example.org/x.png)"></p>', "loads from another host"),
     ("<style>@import 'https://example.org/x.css';</style>", "loads from another host"),
-    ("<pre>Traceback (most recent call last):</pre>", "a traceback"),
-    ('<p><code>python exec="on" id="x"</code></p>', "a fence that was not executed"),
-    ("<p><code>python exec=on</code></p>", "a fence that was not executed"),
-    ("<p>#!fig mlp.eager.us</p>", "not computed: #!fig mlp.eager.us"),
-    ("<pre>/home/someone/book/x.py</pre>", "path of a machine: /home/someone"),
-    ("<p>see /tmp/trace.json</p>", "path of a machine: /tmp/trace.json"),
-    ('<p title="/home/x"></p>', "path of a machine in title=: /home/x"),
     ('<div data-fence="mlp-kernels"></div>', "fence 'mlp-kernels' ran but is not in mlp.md"),
     ("<script>alert(1)</script>", "does not name the inline script 'sha256-"),
     ('<script type="module">alert(1)</script>', "does not name the inline script 'sha256-"),
@@ -91,7 +95,7 @@ FAULTS = [
 """Markup, and what the gate says of it."""
 
 
-@pytest.mark.parametrize(("planted", "problem"), FAULTS)
+@pytest.mark.parametrize(("planted", "problem"), [*FAULTS, *TEXTS])
 def test_a_fault_in_a_built_page(built: tuple[Path, Path], planted: str, problem: str) -> None:
     site, docs = built
     page = site / "mlp/index.html"
@@ -107,6 +111,34 @@ def test_a_fault_in_what_a_page_holds_back(built: tuple[Path, Path], planted: st
     page = site / "mlp/index.html"
     page.write_text(GOOD_PAGE.replace("held <b>back</b></p>", f"held <b>back</b></p><div>{planted}</div>"))
     assert problems(site, docs)
+
+
+@pytest.mark.parametrize(
+    "around",
+    [
+        '<div class="lab" data-fence="mlp-kernels"><div><b>x</b>{}</div></div>',
+        '<p><data class="fig" value="1" data-figure="mlp.us" title="/home/x">{}</data></p>',
+        '<div class="jp-OutputArea-output" tabindex="0"><br>{}</div>',
+    ],
+)
+def test_text_of_recordings_and_labs_is_text(built: tuple[Path, Path], around: str) -> None:
+    """Whatever it says; markup in it, and text behind it, is judged as ever."""
+    site, docs = built
+    page, old = site / "mlp/index.html", '<div class="lab" data-fence="mlp-kernels">'
+    start = GOOD_PAGE.replace(old, old.replace("data-fence", "data-other")) if "data-fence" in around else GOOD_PAGE
+    harmless = ['<p title="url(#lost)" data-said="javascript:x">url(#lost) data:text/html,x javascript:x</p>']
+    texts = [planted for planted, _ in TEXTS] + harmless
+    page.write_text(start.replace("</body>", f"{around.format(''.join(texts))}</body>"))
+    assert problems(site, docs) == []
+    for path in (page.with_name(FILE), site / "reports/nvidia-t100/mlp.html"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{POLICY}<section><h2>/opt/x</h2>{''.join(texts)}</section>")
+    assert problems(site, docs) == []
+    for inside, behind, problem in [*((each, "", said) for each, said in FAULTS[:2]), *(("", *each) for each in TEXTS)]:
+        page.write_text(start.replace("</body>", f"{around.format(inside)}{behind}</body>"))
+        found = problems(site, docs)
+        assert len(found) == 1, found
+        assert problem in found[0]
 
 
 @pytest.mark.parametrize(

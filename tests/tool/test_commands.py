@@ -170,3 +170,24 @@ def test_decode_as_text_and_as_json(call: Call) -> None:
     assert (code, err) == (0, "")
     assert (json.loads(out)["library"], json.loads(out)["tile"]) == ("cublas", "128x64")
     assert "\nlibrary    cublas\n" in call("decode", "nvjet_sm90_tst_128x64")[1]
+
+
+HOSTILE_NAMES = ("##[error]spoof", "::error::spoof", "##[add-mask]a", f"{'x' * 90} ::error::wrapped")
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]])
+@pytest.mark.parametrize("command", ["summary", "report", "diff", "doctor", "decode"])
+def test_no_command_of_a_log_on_standard_output(call: Call, tmp_path: Path, command: str, options: list[str]) -> None:
+    """GitHub reads `##[` anywhere in a line of a log, and `::` at its start."""
+    for name in HOSTILE_NAMES:
+        path = tmp_path / f"{name[:20]}.json"
+        path.write_bytes(trace_json(op=name, name=name))
+        other = tmp_path / "other.json"
+        other.write_bytes(trace_json())
+        given = {"decode": [name], "diff": [str(path), str(other)]}.get(command, [str(path)])
+        code, out, _ = call(command, *options, *(["--"] if command == "decode" else []), *given)
+        assert code in (0, 1)
+        assert "##[" not in out
+        assert not any(line.lstrip().startswith("::") for line in out.splitlines())
+        if options and command in ("summary", "decode"):
+            assert name in str(json.loads(out)), "the value is what it was"

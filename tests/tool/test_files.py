@@ -84,3 +84,10 @@ def test_a_move_that_fails_leaves_whole_files(folder: Path, monkeypatch: pytest.
     with pytest.raises(OSError, match="No space"):
         write(folder)
     assert found(folder) == {"a": b"new a", "c": b"old c"}
+
+
+def test_a_link_in_the_place_of_the_new_file_is_not_followed(folder: Path) -> None:
+    """A stranger's folder may have one for each number that a process can have."""
+    (folder / f".a.{os.getpid()}.new").symlink_to("victim")
+    write_whole(folder / "a", b"whole")
+    assert found(folder) == {**OLD, "a": b"whole"}

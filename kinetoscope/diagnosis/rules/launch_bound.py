@@ -10,7 +10,6 @@ from kinetoscope.diagnosis.gaps import LONG_US
 from kinetoscope.diagnosis.missing import no_gpu_work, no_operators
 from kinetoscope.diagnosis.rule import CannotTell, Finding, Rule
 from kinetoscope.diagnosis.sources import TRACELENS
-from kinetoscope.diagnosis.step_facts import spare_us
 from kinetoscope.trace.events import CpuOp, CudaCall
 from kinetoscope.trace.queries import count_launches
 
@@ -31,8 +30,8 @@ def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     launching = [gap for gap in short if gap.cause == "launching"]
     python = [gap for gap in short if gap.cause == "Python"]
     launching_us, python_us = sum(gap.duration_us for gap in launching), sum(gap.duration_us for gap in python)
-    saving_us = round(min(sum(gap.working_us for gap in short), spare_us(facts.step)), 3)
-    waiting_us = min(sum(gap.duration_us for gap in waits), spare_us(facts.step))
+    saving_us = round(min(sum(gap.working_us for gap in short), facts.spare_us(facts.step)), 3)
+    waiting_us = min(sum(gap.duration_us for gap in waits), facts.spare_us(facts.step))
     if saving_us < MIN_SHARE * facts.median_us or waiting_us < MIN_WAITING * facts.median_us:
         return []
     gaps = [*launching, *python]

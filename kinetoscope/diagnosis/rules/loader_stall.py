@@ -25,7 +25,6 @@ from kinetoscope.trace.intervals import (
     union,
     union_of,
 )
-from kinetoscope.trace.queries import busy_us
 
 MIN_SHARE = 0.05
 ON_CPU = (
@@ -96,7 +95,7 @@ def _is_hidden(facts: Facts, more_us: float = 0.0) -> bool:
     working = lengths_in(windows, union(time for cause in _WORKING for time in parts[cause]))
     launching = lengths_in(windows, parts["launching"])
     cpu_us = usual([rest + launches / SLOWDOWN for rest, launches in zip(working, launching, strict=True)]) / 1000
-    return cpu_us + more_us <= sum(busy_us(step.activities) for step in facts.steps) / len(facts.steps)
+    return cpu_us + more_us <= sum(facts.busy_us(step) for step in facts.steps) / len(facts.steps)
 
 
 def _finding(facts: Facts, title: str, fetches: Sequence[CpuSpan], loading_us: float, saving_us: float) -> Finding:

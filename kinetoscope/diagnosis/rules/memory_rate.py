@@ -14,7 +14,6 @@ from kinetoscope.diagnosis.rule import CannotTell, Finding, Rule
 from kinetoscope.diagnosis.sources import MEMORY_RATE
 from kinetoscope.diagnosis.token_work import cache_bytes, product_works, prompt_weight_bytes, reads, reads_known_bytes
 from kinetoscope.trace.events import Step
-from kinetoscope.trace.queries import busy_us
 from kinetoscope.trace.units import format_value
 
 MAX_TIMES_READING = 1.5
@@ -29,7 +28,7 @@ def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     steps = facts.token_steps
     if not facts.is_token_loop or not steps:
         return []
-    busy = math.fsum(busy_us(step.activities) for step in steps) / len(steps)
+    busy = math.fsum(facts.busy_us(step) for step in steps) / len(steps)
     if busy < MIN_BUSY * facts.step_us:
         return []
     peaks = find_peaks(facts.trace.device)

@@ -12,7 +12,6 @@ from kinetoscope.diagnosis.missing import no_gpu_work, no_operators, no_warm_ste
 from kinetoscope.diagnosis.per_step import slow_steps
 from kinetoscope.diagnosis.rule import CannotTell, Finding, Rule
 from kinetoscope.diagnosis.sources import NSYS_AI, STACKS
-from kinetoscope.diagnosis.step_facts import spare_us
 from kinetoscope.trace.events import CpuOp, CudaCall, PythonFunction, Span, starting_in
 from kinetoscope.trace.marks import WHOLE
 from kinetoscope.trace.queries import is_sync
@@ -26,7 +25,7 @@ def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     everywhere = [gap for gap in _counted(facts) if gap.cause in ("launching", "Python")]
     gaps = [gap for gap in everywhere if facts.step.start_us <= gap.start_us < facts.step.end_us]
     steps, step_us, slow = 1, facts.median_us, ""
-    saving_us = round(min(sum(gap.working_us for gap in gaps), spare_us(facts.step)), 3)
+    saving_us = round(min(sum(gap.working_us for gap in gaps), facts.spare_us(facts.step)), 3)
     savings = _savings_us(facts, everywhere)
     mean_us = facts.periodic_us(savings)
     if mean_us > saving_us and (slow := slow_steps(savings)):
@@ -57,7 +56,7 @@ def _savings_us(facts: Facts, gaps: Sequence[Gap]) -> list[float]:
     for gap in gaps:
         working[max(0, bisect_right(starts, gap.start_us) - 1)] += gap.working_us
     return [
-        min(us, spare_us(step)) if step.start_us >= facts.cold_until_us else 0.0
+        min(us, facts.spare_us(step)) if step.start_us >= facts.cold_until_us else 0.0
         for us, step in zip(working, facts.steps, strict=True)
     ]
 

@@ -12,12 +12,12 @@ from kinetoscope.diagnosis.facts import Facts
 from kinetoscope.diagnosis.missing import no_gpu_work
 from kinetoscope.diagnosis.rule import CannotTell, Finding, Rule
 from kinetoscope.diagnosis.sources import NSYS_AI
+from kinetoscope.job.compared import Compared, RankWork
+from kinetoscope.job.lateness import MIN_SHARE, Late, find_late
+from kinetoscope.job.matching import calls_of
+from kinetoscope.job.windows import windows_of
 from kinetoscope.trace.communication import collectives, is_collective
-from kinetoscope.trace.compared import Compared, RankWork
 from kinetoscope.trace.events import GpuActivity, Step, Trace
-from kinetoscope.trace.lateness import MIN_SHARE, Late, find_late
-from kinetoscope.trace.matching import calls_of
-from kinetoscope.trace.windows import windows_of
 
 _RANK = re.compile(r"rank (\d{1,6})")
 Place = tuple[str, int]

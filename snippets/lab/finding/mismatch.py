@@ -17,6 +17,7 @@ from snippets.lab.finding.device import Device
 from snippets.lab.finding.views import Noted, noted
 from snippets.lab.recording.device import DEFAULT_DEVICE
 from snippets.lab.recording.schema import NotRecorded, NotTimed, RecordingError
+from snippets.lab.recording.scrub import scrub
 
 REASONS: tuple[tuple[type[Exception], str], ...] = (
     (MemoryError, "it is too large"),
@@ -92,8 +93,9 @@ def _reason(error: Exception) -> str:
 
 
 def _text(error: Exception) -> str:
-    """The text of an error in one line, without a full stop; empty if the error cannot be printed."""
+    """The text of an error in one line, without folders of this machine and a full stop; empty if it cannot be
+    printed."""
     try:
-        return shortened(" ".join(str(error).split()).rstrip("."), LONGEST)
+        return shortened(" ".join(scrub(str(error)).split()).rstrip("."), LONGEST)
     except Exception:  # a message made of what is nested too deeply
         return ""

@@ -18,10 +18,9 @@ from snippets.lab.finding.mismatch import Mismatch, reading
 from snippets.lab.page.disturbed import disturbed_banner, disturbed_line
 from snippets.lab.page.kernel_name import with_kernel_names
 from snippets.lab.page.machine import machine_table
-from snippets.lab.page.sample import chapter_of, shown_devices, with_banner
+from snippets.lab.page.sample import chapter_of, shown_devices, with_banners
 from snippets.lab.recording.device import (
     DEFAULT_DEVICE,
-    SAMPLE_DEVICE,
     default_device,
     recordings_root,
     sample_chapter,
@@ -54,10 +53,7 @@ def show(
     panels = {device: visible(_panel(fence, device, piece, *args, **options)) for device in devices}
     if len(devices) > 1 and len(set(panels.values())) == 1:
         panels = {devices[0]: panels[devices[0]]}
-    panels = {
-        device: with_banner(panel) if device.is_sample or SAMPLE_DEVICE in panel else panel
-        for device, panel in panels.items()
-    }
+    panels = with_banners(root, panels)
     inner = next(iter(panels.values())) if len(panels) == 1 else _tabs(fence, panels, default_device(root))
     return f'{FRAME}{escape(fence)}">{inner}</div>'
 
@@ -85,7 +81,7 @@ def _panel(
 
 def _tabs(fence: str, panels: Mapping[Device, str], opened: str) -> str:
     """A panel for each device in the HTML of the theme's tabs, which work without JavaScript."""
-    ids = {device: f"tab-{fence}-{device.name}" for device in panels}
+    ids = {device: f"tab-{fence}--{device.name}" for device in panels}  # neither has two dashes: no two ids are equal
     inputs = "".join(
         f'<input type="radio" id="{escape(ids[device])}" name="tab-{escape(fence)}" data-device="{escape(device.name)}"'
         f"{' checked' if device.name == opened else ''}>"

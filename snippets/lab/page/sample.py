@@ -6,13 +6,13 @@ any measurement. Every other chapter shows measured numbers.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
-from kinetoscope.html import Html
 from snippets.lab.cache import once
 from snippets.lab.experiment import chapters
 from snippets.lab.finding.device import Device, all_devices
-from snippets.lab.recording.device import DEFAULT_DEVICE, SAMPLE_DEVICE
+from snippets.lab.recording.device import DEFAULT_DEVICE, SAMPLE_DEVICE, recorded_devices
 
 SAMPLE_TEXT = "Sample numbers, made up for a preview"
 
@@ -36,6 +36,11 @@ def chapter_of(fence: str) -> str:
     return starts[max(near, key=len)] if (near := [start for start in starts if fence.startswith(start)]) else ""
 
 
-def with_banner(panel: str) -> Html:
-    """A panel with sample numbers, below the banner."""
-    return Html(f'<p class="lab-sample">{SAMPLE_TEXT}</p>{panel}')
+def with_banners(root: Path, panels: Mapping[Device, str]) -> dict[Device, str]:
+    """The panels, with the banner above sample numbers: where a sample is recorded, also in panels that name it."""
+    has_sample = SAMPLE_DEVICE in recorded_devices(root)  # without one, the name in a panel is a stranger's text
+    banner = f'<p class="lab-sample">{SAMPLE_TEXT}</p>'
+    return {
+        device: f"{banner}{panel}" if device.is_sample or (has_sample and SAMPLE_DEVICE in panel) else panel
+        for device, panel in panels.items()
+    }

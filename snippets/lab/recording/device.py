@@ -17,6 +17,8 @@ DEFAULT_DEVICE = "nvidia-h200"
 """Pages open with this device unless the machine's own GPU is recorded; its recordings are committed."""
 SAMPLE_DEVICE = "nvidia-sample"
 """The device of made-up recordings: a chapter's tests create them, for the tests and for previews."""
+MAX_DEVICES = 12
+"""Recorded devices that a build can bear: each makes a build half a minute longer where nothing is kept."""
 FOLDER = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 """The name of a device's folder, as `slug` makes it: pages have it in ids, links and tabs."""
 _FILE = re.compile(rf"{FOLDER.pattern}/(accepted\.json|[a-z0-9_]+/[a-z0-9_]+\.(json|trace\.json\.gz))")
@@ -64,6 +66,21 @@ def require_only_recordings(root: Path) -> None:
         is_folder = path.is_dir() and not path.is_symlink()
         if not (is_plain or is_folder or "/." in f"/{name}"):
             raise RecordingError(f"{path} is not a recording, but a link or a file of another kind; delete it")
+
+
+def require_showable(root: Path, device: str) -> None:
+    """Raise `RecordingError` if the site cannot show this device beside the recorded devices: for a name that the book
+    or another device has, or if there are too many."""
+    recorded = recorded_devices(root)
+    if device in (SAMPLE_DEVICE, slug("")):
+        raise RecordingError(f"the book uses the name {device} itself, and no GPU may have it")
+    for other in {*recorded, DEFAULT_DEVICE} - {device}:
+        if short_name(other) == short_name(device):
+            raise RecordingError(f"pages would show {device} under the name of {other}, {short_name(other)}")
+    if device not in recorded and len(recorded) >= MAX_DEVICES:
+        raise RecordingError(
+            f"{len(recorded)} devices are recorded, the most that a build can bear; delete the folder of one in {root}"
+        )
 
 
 @once

@@ -88,6 +88,8 @@ class Code:
     def add(self, path: Path, text: str) -> Module:
         """Parse a text as a file. Raises `SyntaxError`."""
         self._modules[path] = module = parse_module(text)
+        self._imported.pop(path, None)
+        self._effects.pop(path, None)
         self.homes |= dict.fromkeys(module.definitions, path)
         return module
 

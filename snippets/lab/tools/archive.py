@@ -9,7 +9,7 @@ import re
 import tarfile
 import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -19,7 +19,7 @@ from kinetoscope.trace.events import TraceError
 from kinetoscope.trace.kineto import read_recorded_trace
 from snippets.lab.notebooks.files import PREFIX, adopt, load_notebook, notebooks
 from snippets.lab.notebooks.outputs import dumped
-from snippets.lab.recording.device import DEFAULT_DEVICE, recordings_root, slug
+from snippets.lab.recording.device import DEFAULT_DEVICE, recordings_root, require_showable, slug
 from snippets.lab.recording.loading import load_recording, trace_path
 from snippets.lab.recording.saving import recording_files, trace_digest, write_files
 from snippets.lab.recording.schema import JSON_LIMIT_BYTES, TRACE_JSON_LIMIT_BYTES, RecordingError, parse_recording
@@ -27,6 +27,8 @@ from snippets.lab.recording.schema import JSON_LIMIT_BYTES, TRACE_JSON_LIMIT_BYT
 MEMBER = re.compile(r"([a-z0-9-]+)/([a-z0-9_]+)/([a-z0-9_]+)\.(json|trace\.json\.gz|ipynb)")
 MEMBERS, ARCHIVE_BYTES = 2_000, 240_000_000
 """Files, and all bytes of the archive after decompression. The archives of this book have 300 files of 70 MB."""
+TRACES_BYTES = 400_000_000
+"""All traces of an archive after decompression; an archive of all recordings of the book has 79 MB."""
 _DATE = "%Y-%m-%dT%H:%M:%SZ"
 DESCRIPTION = """\
 Check every file of an archive that `record --archive` wrote, then unpack it. A newer recording in this checkout is
@@ -97,7 +99,8 @@ def unpack_archive(root: Path, source: Path) -> Imported:
     """Check every file of an archive, then write all but those that are here already, in the same or a newer state.
 
     Raises `ArchiveError` for foreign names, links, damaged recordings or traces, recordings without their trace, and
-    notebooks that differ from this checkout's: then nothing is unpacked. Also raised if the disk is full or read-only.
+    notebooks that differ from this checkout's, for a second device and a device that pages cannot show: then nothing is
+    unpacked. Also raised if the disk is full or read-only.
     """
     imported = Imported()
     files: dict[Path, bytes | None] = {}
@@ -126,7 +129,13 @@ class _Piece:
 def _check(root: Path, source: Path) -> Sequence[_Piece]:
     """Check all files of an archive; only their bytes are kept, because decoded JSON needs up to 25 times as much."""
     members = _read_members(source)
+    with _refusing(source.name):
+        devices = {name.partition("/")[0] for name in members}
+        if len(devices) > 1:
+            raise RecordingError(f"it has recordings of {len(devices)} devices; an archive is of one machine")
+        require_showable(root, *devices)
     pieces: list[_Piece] = []
+    inflated_bytes = 0
     for name, content in sorted(members.items()):
         device, chapter, experiment, kind = _parts(name)
         stem = f"{device}/{chapter}/{experiment}"
@@ -137,10 +146,25 @@ def _check(root: Path, source: Path) -> Sequence[_Piece]:
                 packed = members.get(f"{stem}.trace.json.gz")
                 pieces.append(_checked(root, name, content, packed))
                 if packed is not None:
+                    inflated_bytes += _inflated_bytes(packed)
+                    if inflated_bytes > TRACES_BYTES:
+                        raise RecordingError(
+                            f"with its trace, all traces have over {TRACES_BYTES:,} bytes after decompression; "
+                            "profile fewer steps or smaller steps"
+                        )
                     _check_trace(packed)
             elif f"{stem}.json" not in members:
                 raise RecordingError("has no recording beside it")
     return pieces
+
+
+def _inflated_bytes(packed: bytes) -> int:
+    """Bytes of a trace after decompression, up to its limit; of a damaged one, what could be read."""
+    count = 0
+    with suppress(OSError, EOFError, zlib.error), gzip.open(io.BytesIO(packed)) as file:
+        while count <= TRACE_JSON_LIMIT_BYTES and (block := file.read(1 << 20)):
+            count += len(block)
+    return count
 
 
 def _read_members(source: Path) -> dict[str, bytes]:
@@ -226,6 +250,8 @@ def _checked(root: Path, name: str, content: bytes, packed: bytes | None) -> _Pi
     """A recording and its compressed trace as they will be written. Raises `RecordingError`."""
     device, chapter, experiment, _ = _parts(name)
     recording = parse_recording(content, name)
+    if chapter == PREFIX.strip("/"):
+        raise RecordingError(f"{chapter} is no chapter")
     if (recording.chapter, recording.experiment, recording.has_trace) != (chapter, experiment, packed is not None):
         raise RecordingError("it does not match its name, or its trace is missing")
     if slug(recording.environment.device) != device:

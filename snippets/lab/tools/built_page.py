@@ -1,13 +1,18 @@
-"""A built page as the gate reads it: links, loads, ids, fences, policies, scripts, and faults of its markup."""
+"""A built page as the gate reads it: links, loads, ids, fences, policies, scripts, faults of its markup and text.
+
+Text that was computed from recordings, or that a lab printed, may be a stranger's: of it only the markup is judged.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from pathlib import Path
 
 from snippets.lab.tools.policy import POLICY, is_script, policy_problems
+from snippets.lab.tools.set_aside import FILE
 
 LINKING = {("a", "href"), ("area", "href")}
 LOADING = {
@@ -23,6 +28,12 @@ LOADING = {
 }
 LOADING_RELS = {"stylesheet", "icon", "preload", "prefetch", "modulepreload", "preconnect", "dns-prefetch", "manifest"}
 ID_LISTS = {"aria-labelledby", "aria-describedby", "aria-controls", "for"}
+REFERRING = {"clip-path", "fill", "filter", "marker-end", "marker-mid", "marker-start", "mask", "stroke", "style"}
+"""Attributes in which `url(#id)` refers to an element; in any other it is text."""
+REPORTS = "reports/"
+"""The folder of the site with reports on recorded traces: in them, all text is a recording's."""
+OUTPUT = "jp-OutputArea-output"
+"""The class of a lab's outputs."""
 VOID = set(["area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"])
 
 CSS_URL = re.compile(r"""(?:@import\s+(?:url\()?|url\()\s*["']?([^"')\s]+)""")
@@ -55,6 +66,13 @@ class Page:
         self.problems.append(f"{self.path}:{line}: {text}")
 
 
+def shows_recordings(attributes: Mapping[str, str]) -> bool:
+    """Whether the text of an element is computed from recordings, or is the output of a lab."""
+    return (
+        not attributes.keys().isdisjoint(("data-fence", "data-figure")) or OUTPUT in attributes.get("class", "").split()
+    )
+
+
 class Reader(HTMLParser):
     """Fills a Page."""
 
@@ -64,13 +82,17 @@ class Reader(HTMLParser):
         self.open: list[str] = []
         self.script: list[str] | None = None
         """The text of the open script, if a browser runs it."""
+        self.recorded_from: int | None = -1 if path.startswith(REPORTS) or path.endswith(FILE) else None
+        """How many tags were open around the outermost open element that shows recordings; None outside of such."""
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         """Read the ids, links, loads and scripts of a tag."""
         line, page = self.getpos()[0], self.page
-        if tag not in VOID:
-            self.open.append(tag)
         given = {name: value or "" for name, value in attrs}
+        if tag not in VOID:
+            if self.recorded_from is None and shows_recordings(given):
+                self.recorded_from = len(self.open)
+            self.open.append(tag)
         rels = set(given.get("rel", "").split())
         for name, value in given.items():
             if name == "id":
@@ -85,10 +107,11 @@ class Reader(HTMLParser):
                 urls = [part.split()[0] for part in value.split(",") if part.split()] if name == "srcset" else [value]
                 heavy = tag != "link" or rels & LOADING_RELS
                 (page.loads if heavy else page.links).extend((line, url) for url in urls)
-            page.id_references += [(line, one) for one in LOCAL_REFERENCE.findall(value)]
+            if name in REFERRING:
+                page.id_references += [(line, one) for one in LOCAL_REFERENCE.findall(value)]
             if name == "style":
                 page.loads += [(line, url) for url in CSS_URL.findall(value)]
-            if (found := MACHINE_PATH.search(value)) and name not in {"href", "src"}:
+            if self.recorded_from is None and name not in {"href", "src"} and (found := MACHINE_PATH.search(value)):
                 page.complain(line, f"path of a machine in {name}=: {found[0]}")
         if tag == "script" and is_script(attrs):
             self.page.has_script = True
@@ -111,6 +134,8 @@ class Reader(HTMLParser):
             self.page.complain(self.getpos()[0], f"</{tag}> ends {opened}")
         while tag in self.open and self.open.pop() != tag:
             pass
+        if self.recorded_from is not None and len(self.open) <= self.recorded_from:
+            self.recorded_from = None
 
     def handle_data(self, text: str) -> None:
         """Read text, where a traceback, a path or an unexecuted fence would stand."""
@@ -121,6 +146,8 @@ class Reader(HTMLParser):
             return
         if "style" in self.open:
             page.loads += [(line, url) for url in CSS_URL.findall(text)]
+            return
+        if self.recorded_from is not None:
             return
         if TRACEBACK in text:
             page.complain(line, "a traceback")

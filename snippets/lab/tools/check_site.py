@@ -2,7 +2,7 @@
 
     what a reader would stumble over   dead links, images and anchors; duplicate ids; requests to other hosts
     what failed without a word         tracebacks, fences and figures that were not executed, fences that did not run
-    what should not leave this machine absolute paths
+    what should not leave this machine absolute paths, outside of what fences, figures and outputs of labs show
     what could run                     pages without a strict content security policy, and scripts that it does not name
 
 A fence has run when the built page contains an element with data-fence="<its id>".
@@ -21,6 +21,7 @@ from urllib.parse import unquote, urljoin, urlsplit
 
 import msgspec
 
+from kinetoscope.trace.text import printable
 from snippets.lab.cache import code_key, load, store
 from snippets.lab.tools.built_page import CSS_URL, Page, read_page
 from snippets.lab.tools.page_text import executed_fences, pages as page_texts
@@ -29,7 +30,7 @@ from snippets.lab.tools.page_text import executed_fences, pages as page_texts
 def read(site: Path) -> dict[str, Page]:
     """Path below site/ -> page, for every built page; parsed in two processes unless a page was read before."""
     paths = sorted(site.rglob("*.html"))
-    code = code_key(*(Path(__file__).with_name(name) for name in ("built_page.py", "policy.py")))
+    code = code_key(*(Path(__file__).with_name(name) for name in ("built_page.py", "policy.py", "set_aside.py")))
     keys = {path: (code, path.relative_to(site).as_posix(), sys.version, path.read_bytes()) for path in paths}
     texts = {path: text for path, key in keys.items() if (text := load(key)) is not None}
     largest_first = sorted((path for path in paths if path not in texts), key=lambda path: -path.stat().st_size)
@@ -137,7 +138,7 @@ def check_site(site: Path, docs: Path) -> list[str]:
     pages = read(site)
     found = problems(site, docs, pages)
     for problem in found:
-        print(f"check_site: {problem}", file=sys.stderr)
+        print(f"check_site: {printable(problem)}", file=sys.stderr)
     if not found:
         ran, links = sum(len(page.fences) for page in pages.values()), sum(len(page.links) for page in pages.values())
         print(f"check_site: {len(pages)} pages, {ran} executed fences, {links} links: sound")

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from kinetoscope.trace.text import printable
+from kinetoscope.trace.text import json_text, printable
 from snippets.lab.finding.accepted import accept_statuses, accepted_statuses
 from snippets.lab.finding.book import Verdict, judge_all
 from snippets.lab.finding.claim import STATUSES, Status
@@ -65,7 +64,7 @@ def claims_json(root: Path, devices: Sequence[Device]) -> str:
     """Every claim with its verdict on each of these devices, as JSON; kept from one build to the next."""
 
     def judged() -> str:
-        return json.dumps([verdict_data(verdict) for device in devices for verdict in judge_all(device)], indent=1)
+        return json_text([verdict_data(verdict) for device in devices for verdict in judge_all(device)], indent=1)
 
     look(root)
     text = kept(("claims", *(device.name for device in devices)), judged)
@@ -115,7 +114,7 @@ def _check(ledger: Mapping[Device, Sequence[Verdict]]) -> int:
         try:
             accepted = accepted_statuses(device)
         except RecordingError as error:
-            print(f"{error}", file=sys.stderr)
+            print(printable(str(error)), file=sys.stderr)
             is_red = is_red or device.is_default
             continue
         if accepted is None:
@@ -124,7 +123,7 @@ def _check(ledger: Mapping[Device, Sequence[Verdict]]) -> int:
             continue
         problems = list(_problems(judged, accepted))
         for problem in problems:
-            print(problem, file=sys.stderr)
+            print(printable(problem), file=sys.stderr)
         if problems:
             print(f"Read the text beside these claims again. If it is right: {cure}", file=sys.stderr)
         is_red = is_red or bool(problems)

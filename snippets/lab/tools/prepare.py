@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from kinetoscope.trace.text import printable
 from snippets.lab.experiment import chapters
 from snippets.lab.finding.device import Device
 from snippets.lab.notebooks.files import move_unshowable, notebooks
@@ -69,7 +70,7 @@ def prepare(root: Path, fresh: bool, here: str | None, *, machine: Callable[[], 
     keep()
     for notebook in notebooks(root):
         if problem := move_unshowable(notebook, Path(".cache/labs")):
-            print(f"warning: {problem}", file=sys.stderr)
+            print(f"warning: {printable(problem)}", file=sys.stderr)
     look(root)  # again: a notebook may have been moved
     for notebook_id, state in json.loads(kept(("labs",), partial(_lab_states, root))).items():
         print(f"{notebook_id:40} {'replayed' if state == 'recorded' else state:10} {DEFAULT_DEVICE}")

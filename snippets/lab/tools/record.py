@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import shlex
 import signal
 import sys
 import time
@@ -228,7 +229,7 @@ def _pack(root: Path, device: str, archive: Path | None) -> None:
         return
     count = pack_archive(root, device, archive)
     print(f"{archive}: all recordings of {device}, {count} files; on a machine that can commit, run: ", end="")
-    print(f"python -m snippets.lab import {archive.name}")
+    print(f"python -m snippets.lab import {shlex.quote(archive.name)}")
 
 
 def _costs_s(

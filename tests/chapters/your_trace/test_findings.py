@@ -16,6 +16,7 @@ from snippets.your_trace.findings import ceilings, compared, examples, finding, 
 from snippets.your_trace.publish import publish
 from snippets.your_trace.reports import EXAMPLES
 from tests.lab.samples import BOOK, Markup, sample, save_all
+from tests.tool.events import op, trace_bytes
 
 FAULTS = {
     "matmul_add/item_4096": "sync-in-step",
@@ -55,6 +56,15 @@ def test_what_is_not_recorded_has_no_report(tmp_path: Path) -> None:
     written = publish(tmp_path / "site", device.root)
     assert [path.name for path in written] == ["mlp-eager.html"]
     with pytest.raises(NotRecorded, match="make record CHAPTER=matmul_add"):
+        examples(device)
+
+
+def test_a_trace_of_another_gpu_that_has_no_report(tmp_path: Path) -> None:
+    """Nothing is published, nothing links there, and the build goes on."""
+    empty = trace_bytes(op("aten::mm", 10, 20))
+    device = save_all(tmp_path / "recordings", *map(sample, EXAMPLES.values()), trace=empty, device="nvidia-t100")
+    assert publish(tmp_path / "site", device.root) == []
+    with pytest.raises(TraceError, match="no GPU kernels"):
         examples(device)
 
 

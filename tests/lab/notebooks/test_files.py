@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from snippets.lab.notebooks.files import (
 )
 from snippets.lab.notebooks.outputs import dumped
 from snippets.lab.page.frame import show
+from snippets.lab.recording import fingerprint
 from snippets.lab.recording.device import DEFAULT_DEVICE
 from snippets.lab.tools.archive import ArchiveError, Imported, pack_archive, unpack_archive
 from tests.lab.notebooks.hostile import NESTED, NOT_OUTPUTS, VECTORS
@@ -39,6 +40,14 @@ def valid(content: dict[str, Any]) -> None:
 
 
 # ---- recorded
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _own_code() -> Iterator[None]:
+    """The parsed chapters keep what the first notebook imports; the book's notebooks must not meet these imports."""
+    fingerprint._measured_code.cache_clear()
+    yield
+    fingerprint._measured_code.cache_clear()
 
 
 @pytest.fixture

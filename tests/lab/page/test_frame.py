@@ -113,8 +113,8 @@ class TestSeveralDevices:
         assert Markup(content).text == f"T100Z100 80GB{DEVICE}{OTHER}"
         assert content.startswith('<div class="lab" data-fence="a-b"><div class="tabbed-set tabbed-alternate devices"')
         for name, short in ((DEVICE, "T100"), (OTHER, "Z100 80GB")):
-            assert f'<input type="radio" id="tab-a-b-{name}" name="tab-a-b" data-device="{name}">' in content
-            assert f'<label for="tab-a-b-{name}">{short}</label>' in content
+            assert f'<input type="radio" id="tab-a-b--{name}" name="tab-a-b" data-device="{name}">' in content
+            assert f'<label for="tab-a-b--{name}">{short}</label>' in content
             assert f"><b>{name}</b></div>" in content
 
     @pytest.mark.parametrize(("cell", "held"), [("<i>x</i>", True), ('<i class="guess">x</i>', False)])

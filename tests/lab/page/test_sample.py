@@ -49,6 +49,13 @@ def test_a_table_of_all_devices_has_the_banner_where_it_names_the_sample(preview
     assert shown.startswith(f'<div class="lab" data-fence="claims-a">{BANNER}')
 
 
+def test_the_name_of_the_sample_in_a_recording_is_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel may have it."""
+    samples.save_all(tmp_path, samples.sample("mlp/eager"), device=DEFAULT_DEVICE)
+    samples.recordings(monkeypatch, tmp_path)
+    assert BANNER not in show("mlp-a", lambda device: SAMPLE_DEVICE)
+
+
 def test_without_a_preview_a_sample_is_a_device_among_others_with_a_banner(
     preview: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

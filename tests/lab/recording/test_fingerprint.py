@@ -418,6 +418,14 @@ def test_a_program_reaches_what_it_names(tmp_path: Path, statement: str, changed
     assert (text_fingerprint(statement, "", write(tmp_path / "after", book)) != before) is is_seen
 
 
+def test_programs_do_not_change_each_other(tmp_path: Path) -> None:
+    book = {f"{name}/one.py": f"atexit.register(print, '{name}')\nvalue = 2\n" for name in "ab"}
+    first, second = (f"from snippets.{name}.one import value\nuse(value)" for name in "ab")
+    sources = write(tmp_path / "both", book)
+    text_fingerprint(first, "", sources)
+    assert text_fingerprint(second, "", sources) == text_fingerprint(second, "", write(tmp_path / "alone", book))
+
+
 def test_a_base_that_hears_of_its_subclasses(tmp_path: Path) -> None:
     book = {"a/base.py": "class Base:\n    def __init_subclass__(cls):\n        pass\n\n\nclass Quiet:\n    pass\n"}
     texts = [

@@ -14,15 +14,26 @@ from typing import Any
 import pytest
 
 from snippets.lab.__main__ import main
+from snippets.lab.recording.device import MAX_DEVICES
 from snippets.lab.recording.loading import load_recording, load_trace
+from snippets.lab.recording.schema import Recording
 from snippets.lab.tools import archive
 from snippets.lab.tools.archive import ArchiveError, Imported, pack_archive, unpack_archive
 from tests.lab import samples
-from tests.lab.samples import DEVICE, as_dict, files, gzipped, recordings, sample, save_all
+from tests.lab.samples import as_dict, environment, files, gzipped, recordings
 
+DEVICE = "nvidia-t100"
 JSON, TRACE = f"{DEVICE}/mlp/eager.json", f"{DEVICE}/mlp/eager.trace.json.gz"
 VALUES: tuple[Any, ...] = (None, [], {}, 7, -1, 2**70, 1.5, True, "", "\x1b[31m\n", [[None]], {"a": {"b": []}})
 Members = dict[str, bytes]
+
+
+def sample(name: str = "mlp/eager", device: str = "NVIDIA T100", **changed: Any) -> Recording:
+    return samples.sample(name, **{"environment": environment(device=device), **changed})
+
+
+def save_all(root: Path, *recordings: Recording, device: str = DEVICE) -> None:
+    samples.save_all(root, *recordings, device=device)
 
 
 @pytest.fixture
@@ -218,6 +229,66 @@ def test_an_archive_has_a_limit(home: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert "a.tar.gz is not an archive of recordings: it is too large" in attack(home, packed(good()))
 
 
+def test_all_traces_have_a_limit(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is small; compressed, they could be 100 times as small."""
+    sound = {f"{DEVICE}/mlp/aa.json": json.dumps(as_dict(sample("mlp/aa"))).encode()}
+    members = {**sound, f"{DEVICE}/mlp/aa.trace.json.gz": good()[TRACE], **good()}
+    monkeypatch.setattr(archive, "TRACES_BYTES", 2 * len(samples.trace_json()) - 1)
+    message = attack(home, packed(members))
+    assert f"{JSON}: with its trace, all traces have over {archive.TRACES_BYTES:,} bytes" in message
+    monkeypatch.setattr(archive, "TRACES_BYTES", 2 * len(samples.trace_json()))
+    assert attack(home, packed(members)) == ""
+
+
+def of(device: str, folder: str) -> Members:
+    """A sound recording of a device."""
+    recording = json.dumps(as_dict(sample(device=device, has_trace=False))).encode()
+    return {f"{folder}/mlp/eager.json": recording}
+
+
+@pytest.mark.parametrize(
+    ("members", "message"),
+    [
+        ({**of("ACME 1", "acme-1"), **of("ACME 2", "acme-2")}, "it has recordings of 2 devices; an archive is of one"),
+        (of("NVIDIA Sample", "nvidia-sample"), "the book uses the name nvidia-sample itself"),
+        (of("nvidia (sample)", "nvidia-sample"), "the book uses the name nvidia-sample itself"),
+        (of("\u4e2d", "unknown"), "the book uses the name unknown itself"),
+        (of("NVIDIA T100", "nvidia-h200"), "nvidia-h200/mlp/eager.json: it was recorded on 'NVIDIA T100'"),
+        (of("H200", "h200"), "pages would show h200 under the name of nvidia-h200, H200"),
+        (of("T100", "t100"), "pages would show t100 under the name of nvidia-t100, T100"),
+        (
+            {f"{DEVICE}/labs/mlp.json": json.dumps(as_dict(sample("labs/mlp", has_trace=False))).encode()},
+            "labs is no chapter",
+        ),
+    ],
+)
+def test_a_name_that_pages_could_not_show(home: Path, members: Members, message: str) -> None:
+    assert message in attack(home, packed(members))
+
+
+def test_no_more_devices_than_a_build_can_bear(home: Path) -> None:
+    for number in range(1, MAX_DEVICES):
+        assert attack(home, packed(of(f"ACME {number}", f"acme-{number}"))) == ""
+    assert f"{MAX_DEVICES} devices are recorded, the most that a build" in attack(home, packed(of("ACME 0", "acme-0")))
+    assert attack(home, packed(of("ACME 1", "acme-1"))) == "", "a recorded device has its place"
+
+
+ATTACK = samples.PROJECT.parent / "shared" / "attack"
+
+
+@pytest.mark.skipif(not ATTACK.is_dir(), reason="no archives in ../shared/attack")
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("a8-sample-device", "the book uses the name nvidia-sample"),
+        ("d5-plain-devices", "recordings of 5 devices"),
+    ],
+)
+def test_an_archive_that_stopped_a_build(home: Path, name: str, message: str) -> None:
+    with pytest.raises(ArchiveError, match=message):
+        unpack_archive(home, ATTACK / f"{name}.tar.gz")
+
+
 def test_an_archive_that_is_not_there(tmp_path: Path, home: Path) -> None:
     with pytest.raises(ArchiveError, match=r"cannot read .*b\.tar\.gz: no such file"):
         unpack_archive(home, tmp_path / "b.tar.gz")
@@ -256,10 +327,6 @@ def changed(**fields: object) -> Callable[[Members], Members]:
             },
             "its trace is not compressed as record does it",
         ),
-        (
-            lambda members: {name.replace(DEVICE, "nvidia-h200"): content for name, content in members.items()},
-            "nvidia-h200/mlp/eager.json: it was recorded on 'NVIDIA Sample'",
-        ),
     ],
 )
 def test_a_recording_that_is_not_sound(home: Path, change: Callable[[Members], Members], message: str) -> None:
@@ -279,7 +346,7 @@ def contents() -> Iterator[tuple[str, Members]]:
     for value in VALUES:
         yield f"JSON is {value!r}", {**good(), JSON: json.dumps(value).encode()}
         yield f"trace is {value!r}", {**good(), TRACE: gzipped(json.dumps(value).encode())}
-        yield f"notebook is {value!r}", {**good(), "nvidia-h200/labs/mlp.ipynb": json.dumps(value).encode()}
+        yield f"notebook is {value!r}", {"nvidia-h200/labs/mlp.ipynb": json.dumps(value).encode()}
     for depth in (33, 900, 100_000):
         nested = b'{"a":' * depth + b"1" + b"}" * depth
         yield f"{depth} deep", {**good(), JSON: good(data=7)[JSON].replace(b'"data": 7', b'"data": ' + nested)}

@@ -18,7 +18,7 @@ from snippets.lab.experiment import chapters, find
 from snippets.lab.recording.device import PROJECT
 from snippets.lab.recording.loading import load_recording
 from snippets.lab.tools.archive import pack_archive
-from tests.lab.samples import BOOK, DEVICE, recordings, sample, save_all, untied
+from tests.lab.samples import BOOK, environment, recordings, sample, save_all, untied
 
 TINY = ["--batch", "4", "--in_dim", "8", "--out_dim", "16", "--device", "cpu"]
 
@@ -161,6 +161,7 @@ def test_run_on_a_gpu_without_a_gpu(call: Call, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_import(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    device, given = "nvidia-t100", environment(device="NVIDIA T100")
     root = recordings(monkeypatch, tmp_path / "recordings")
     code, out, err = call("import", str(tmp_path / "none.tar.gz"))
     assert (code, out, err) == (2, "", f"error: cannot read {tmp_path / 'none.tar.gz'}: no such file\n")
@@ -168,14 +169,14 @@ def test_import(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     code, out, err = call("import", str(tmp_path / "bad.tar.gz"))
     assert (code, out) == (2, "")
     assert err.startswith("error: bad.tar.gz is not an archive of recordings: ")
-    save_all(tmp_path / "away", sample())
-    pack_archive(tmp_path / "away", DEVICE, tmp_path / "good.tar.gz")
-    assert call("import", str(tmp_path / "good.tar.gz")) == (0, f"{DEVICE} mlp/eager\n", "")
-    assert untied(load_recording(root, DEVICE, "mlp/eager")) == sample()
+    save_all(tmp_path / "away", sample(environment=given), device=device)
+    pack_archive(tmp_path / "away", device, tmp_path / "good.tar.gz")
+    assert call("import", str(tmp_path / "good.tar.gz")) == (0, f"{device} mlp/eager\n", "")
+    assert untied(load_recording(root, device, "mlp/eager")) == sample(environment=given)
     same = "1 unchanged: the same recording is here\n"
     assert call("import", str(tmp_path / "good.tar.gz")) == (0, same, "")
-    save_all(root, sample(session="2026-10-02T00:00:00Z"))
-    kept = f"1 kept, because the recording here is newer: {DEVICE} mlp/eager\n"
+    save_all(root, sample(session="2026-10-02T00:00:00Z", environment=given), device=device)
+    kept = f"1 kept, because the recording here is newer: {device} mlp/eager\n"
     assert call("import", str(tmp_path / "good.tar.gz")) == (0, kept, "")
 
 

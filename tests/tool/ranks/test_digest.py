@@ -293,3 +293,19 @@ def test_the_command_writes_digests_and_reports_on_them(tmp_path: Path, capsys: 
         assert message in capsys.readouterr().err
     assert main(["report", str(trace), "--digest-only", "-o", str(tmp_path / "no" / "x.json")]) == 1
     assert capsys.readouterr().err.startswith("error: cannot write ")
+
+
+def test_a_digest_that_could_not_be_read_again_is_not_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each sum is within its limit, and their sum is not."""
+    paths = [tmp_path / f"{rank}.json" for rank in (0, 1)]
+    for rank, path in enumerate(paths):
+        data = msgspec.to_builtins(rank_digest(rank))
+        data["kernels"] = [{**each, "total_ns": 2**61 + 1} for each in data["kernels"]]
+        path.write_bytes(msgspec.json.encode(data))
+        assert read_digest(path)
+    out = tmp_path / "all.json"
+    assert main(["report", *map(str, paths), "--digest-only", "-o", str(out)]) == 2
+    assert f"error: {out} is not written, because it could not be read again: Expected" in capsys.readouterr().err
+    assert not out.exists()

@@ -14,12 +14,10 @@ from kinetoscope.ranks.digest_files import write_digest
 from kinetoscope.ranks.merge import merge
 from kinetoscope.ranks.ranks import ranks_report
 from kinetoscope.ranks.texts import ranks_data, ranks_headline, straggler_text
-from kinetoscope.report.ranks_html import quantile_ns, ranks_report_parts
 from kinetoscope.report.several import is_several, reduce_to_digest, report_several
 from kinetoscope.trace.events import Collective, TraceError
 from kinetoscope.trace.kineto import read_trace
 from tests.tool.events import kernel, launch, op, step, trace_bytes
-from tests.tool.markup import EVIL
 from tests.tool.runs import ADD, ALL_REDUCE, GEMM, Kernel, trace_of
 from tests.tool.trace.public import PUBLIC, needs_public_traces
 
@@ -315,32 +313,11 @@ def test_ranks_of_different_steps_are_not_compared() -> None:
 
 
 def test_missing_ranks_are_said() -> None:
-    assert ranks_report(ranks(1, 60.0)[:2]).notes[0] == (
-        "2 of 4 ranks are given: the one that arrives last may be missing."
-    )
-
-
-def test_quantiles_are_those_of_the_bins() -> None:
-    steps = [[(GEMM, 0.0, 10.0 if number < 9 else 100.0)] for number in range(10)]
-    (kernel,) = digest(trace_of(steps)).kernels
-    assert quantile_ns(kernel, 0.5) == pytest.approx(10_000, rel=0.19)
-    assert quantile_ns(kernel, 0.99) == pytest.approx(100_000, rel=0.19)
-
-
-def test_the_sections_of_the_report() -> None:
-    parts = ranks_report_parts(ranks_report(ranks(2, 60.0)))
-    assert [part.heading for part in parts] == ["Who waits for whom", "Ranks side by side", "Kernels of all ranks"]
-    assert "at collectives at which rank 2 arrives last" in parts[0].html
-    assert parts[1].html.count("<tr>") == 5
-    assert "<strong>2</strong>" in parts[1].html
-    assert "Source: TraceLens" in parts[1].html
-
-
-def test_names_stay_text() -> None:
-    for evil in EVIL:
-        work = [[(evil, 0.0, 10.0), (ALL_REDUCE, 10.0, 5.0)]]
-        digests = [digest(trace_of(work, rank=rank, world_size=2, group=evil)) for rank in range(2)]
-        assert not any(evil in part.html for part in ranks_report_parts(ranks_report(digests)))
+    report = ranks_report(ranks(1, 60.0)[:2])
+    assert report.notes[0] == "2 of 4 ranks are given: the one that arrives last may be missing."
+    said = " Only 2 of 4 ranks are given: the rank that arrives last may be missing."
+    assert ranks_headline(report).endswith(said)
+    assert said.strip() not in ranks_headline(ranks_report(ranks(1, 60.0)))
 
 
 def test_a_thousand_ranks_merge_in_a_tree() -> None:
@@ -358,10 +335,6 @@ def test_a_thousand_ranks_merge_in_a_tree() -> None:
     assert time.process_time() - began < 5
     assert report.straggler is not None
     assert (report.straggler.rank, report.straggler.saving_us) == (637, 60.0)
-    html = ranks_report_parts(report)[1].html
-    assert "968 more ranks" in html
-    assert html.index("<strong>637</strong>") < html.index("968 more ranks")
-    assert len(html) < 1_000_000
 
 
 def test_data_for_machines() -> None:

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
+from collections.abc import Callable
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -112,3 +116,50 @@ def test_no_trace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", str(path)]) == 2
     assert "is not a .json or .json.gz trace" in capsys.readouterr().err
     assert [each.name for each in tmp_path.iterdir()] == ["x.json"]
+
+
+@pytest.mark.parametrize(
+    ("place", "kind"),
+    [
+        (lambda path: path.symlink_to("victim.txt"), "a link"),
+        (lambda path: path.symlink_to("nowhere"), "a link"),
+        (os.mkfifo, "not a plain file"),
+    ],
+)
+def test_the_default_output_is_no_link_and_no_pipe(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], place: Callable[[Path], None], kind: str
+) -> None:
+    """Such a file may have come with the trace, in an unpacked folder."""
+    trace, beside = write(tmp_path), tmp_path / "train.report.html"
+    (tmp_path / "victim.txt").write_text("whole")
+    place(beside)
+    names = sorted(os.listdir(tmp_path))
+    assert main(["report", str(trace)]) == 1
+    assert capsys.readouterr().err == (
+        f"error: {beside} is {kind}, and nobody named it; delete it, or name a file with -o\n"
+    )
+    assert sorted(os.listdir(tmp_path)) == names
+    assert (tmp_path / "victim.txt").read_text() == "whole"
+
+
+def test_a_link_that_somebody_named_is_followed(tmp_path: Path) -> None:
+    (tmp_path / "link.html").symlink_to("target.html")
+    assert main(["report", str(write(tmp_path)), "-o", str(tmp_path / "link.html")]) == 0
+    assert (tmp_path / "link.html").is_symlink()
+    assert (tmp_path / "target.html").read_text(encoding="utf-8").startswith("<!doctype html>")
+
+
+@pytest.mark.parametrize("name", [".", "..", "/", ""])
+def test_a_folder_as_trace(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", name]) == 2
+    assert capsys.readouterr().err == f"error: {name or '.'}: is a folder; give a trace in it, a .json or .json.gz\n"
+
+
+@pytest.mark.parametrize("name", ["a b;$(touch pwned).json", "it's `x`.json", "-x.json", "--help.json"])
+def test_the_command_on_the_page_is_safe_to_copy(tmp_path: Path, name: str) -> None:
+    trace = tmp_path / name
+    write(tmp_path).rename(trace)
+    assert main(["report", str(trace), "-o", str(tmp_path / "a.html")]) == 0
+    (line,) = re.findall(r'aria-label="Command"><code>(.*?)</code>', (tmp_path / "a.html").read_text(encoding="utf-8"))
+    *_, command, argument = shlex.split(unescape(line))
+    assert (command, argument) == ("open", f"./{name}" if name.startswith("-") else name)

@@ -3,32 +3,63 @@
 from __future__ import annotations
 
 import re
+from array import array
+from typing import NamedTuple
 
-from msgspec.structs import replace
-
-from kinetoscope.report.timeline import BUDGET, step_timeline
+from kinetoscope.report.timeline import step_timeline
+from kinetoscope.timeline.draw import BUDGET
 from kinetoscope.timeline.merging import MOST_LANES, left_out, reduce_lanes
-from kinetoscope.trace.events import Span
+from kinetoscope.trace.events import CpuOp, CudaCall, GpuActivity
 from kinetoscope.trace.kineto import read_trace
-from kinetoscope.trace.lanes import Kind, Lane, Slice
+from kinetoscope.trace.lanes import whole_lane
+from kinetoscope.trace.placing import PlacedLane
 from tests.tool.events import kernel, launch, op, step, trace_bytes
 
-
-def piece(start: float, duration: float, kind: Kind = "gemm", row: int = 0, anchor: str = "") -> Slice:
-    return Slice("name", kind, row, start, duration, None, Span("name", start, duration), anchor=anchor)
+GEMM = "nvjet_sm90_tst_256x128_64x4_1x2_h_bz_coopA_TNT"
 
 
-def gpu(*slices: Slice) -> Lane:
-    return Lane("GPU stream 7", True, slices)
+class Piece(NamedTuple):
+    start: float
+    duration: float
+    kind: str = "gemm"
+    row: int = 0
+    anchor: str = ""
+    is_ghost: bool = False
+
+    @property
+    def source(self) -> CpuOp | CudaCall | GpuActivity:
+        if self.kind == "op":
+            return CpuOp("name", self.start, self.duration, "1/1")
+        if self.kind == "call":
+            return CudaCall("name", self.start, self.duration, "1/1", 0)
+        return GpuActivity(GEMM, self.start, self.duration, "kernel" if self.kind == "gemm" else "memcpy", 0, 7)
+
+
+def placed(name: str, is_gpu: bool, *pieces: Piece) -> PlacedLane:
+    return PlacedLane(
+        name,
+        is_gpu,
+        [each.source for each in pieces],
+        array("d", [each.start for each in pieces]),
+        array("d", [each.duration for each in pieces]),
+        array("I", [each.row for each in pieces]),
+        calls=sum(each.kind == "call" for each in pieces),
+        ghosts=frozenset(index for index, each in enumerate(pieces) if each.is_ghost),
+        anchors={index: each.anchor for index, each in enumerate(pieces) if each.anchor},
+    )
+
+
+def gpu(*pieces: Piece) -> PlacedLane:
+    return placed("GPU stream 7", True, *pieces)
 
 
 def test_a_small_step_stays_as_it_is() -> None:
-    lane = gpu(piece(0, 10), piece(10, 20, "copy"))
-    assert reduce_lanes([lane], 100, 10).lanes == (lane,)
+    lane = gpu(Piece(0, 10), Piece(10, 20, "copy"))
+    assert reduce_lanes([lane], 100, 10).lanes == (whole_lane(lane),)
 
 
 def test_neighbors_become_a_block() -> None:
-    lane = gpu(piece(0, 40), *(piece(40 + index / 100, 0.005, "copy") for index in range(3)), piece(60, 40))
+    lane = gpu(Piece(0, 40), *(Piece(40 + index / 100, 0.005, "copy") for index in range(3)), Piece(60, 40))
     drawn = reduce_lanes([lane], 100, 3)
     assert drawn.merged == 3
     block = drawn.lanes[0].slices[1]
@@ -37,28 +68,28 @@ def test_neighbors_become_a_block() -> None:
 
 
 def test_a_block_has_the_kind_with_the_most_time() -> None:
-    lane = gpu(piece(0, 0.01), piece(0.01, 0.03, "copy"), piece(0.04, 0.01), piece(50, 50))
+    lane = gpu(Piece(0, 0.01), Piece(0.01, 0.03, "copy"), Piece(0.04, 0.01), Piece(50, 50))
     block = reduce_lanes([lane], 100, 2).lanes[0].slices[0]
     assert (block.name, block.kind) == ("3 activities, 50.0 ns together", "copy")
 
 
 def test_the_work_of_other_steps_has_blocks_of_its_own() -> None:
-    ghosts = [replace(piece(index / 100, 0.005), is_ghost=True) for index in range(3)]
-    lane = gpu(*ghosts, *(piece(0.03 + index / 100, 0.005) for index in range(3)), piece(50, 50))
+    ghosts = [Piece(index / 100, 0.005, is_ghost=True) for index in range(3)]
+    lane = gpu(*ghosts, *(Piece(0.03 + index / 100, 0.005) for index in range(3)), Piece(50, 50))
     blocks = reduce_lanes([lane], 100, 3).lanes[0].slices
     assert [(each.merged, each.is_ghost) for each in blocks] == [(3, True), (3, False), (1, False)]
 
 
 def test_what_is_left_out_is_said() -> None:
-    lane = gpu(*(piece(index / 100, 0.005) for index in range(3)), piece(50, 50))
+    lane = gpu(*(Piece(index / 100, 0.005) for index in range(3)), Piece(50, 50))
     assert left_out(reduce_lanes([lane], 100, 2)) == (
         "3 slices too short to see are drawn as one block with their count and time. Perfetto shows them all."
     )
-    assert left_out(reduce_lanes([gpu(piece(0, 50))], 100, 2)) == ""
+    assert left_out(reduce_lanes([gpu(Piece(0, 50))], 100, 2)) == ""
 
 
 def test_evidence_is_never_merged() -> None:
-    slices = [piece(index / 100, 0.005, anchor="event-1" if index == 50 else "") for index in range(10_000)]
+    slices = [Piece(index / 100, 0.005, anchor="event-1" if index == 50 else "") for index in range(10_000)]
     drawn = reduce_lanes([gpu(*slices)], 100, 20)
     shown = drawn.lanes[0].slices
     assert [each.start_us for each in shown if each.anchor] == [0.5]
@@ -67,26 +98,26 @@ def test_evidence_is_never_merged() -> None:
 
 
 def test_blocks_show_where_a_lane_is_busy() -> None:
-    slices = [piece(index / 100, 0.005) for index in range(10_000)]
+    slices = [Piece(index / 100, 0.005) for index in range(10_000)]
     assert 100 < len(reduce_lanes([gpu(*slices)], 100, 400).lanes[0].slices) <= 400
 
 
 def test_deep_operators_are_left_out_and_calls_move_up() -> None:
-    ops = [piece(index, 100 - index, "op", index) for index in range(10)]
-    evidence = replace(piece(20, 60, "op", 10), anchor="event-1")
-    lane = Lane("CPU", False, (*ops, evidence, piece(30, 5, "call", 11)))
+    ops = [Piece(index, 100 - index, "op", index) for index in range(10)]
+    evidence = Piece(20, 60, "op", 10, "event-1")
+    lane = placed("CPU", False, *ops, evidence, Piece(30, 5, "call", 11))
     drawn = reduce_lanes([lane], 100, 100)
     assert drawn.deep == 6
     assert [(each.kind, each.row) for each in drawn.lanes[0].slices[-2:]] == [("op", 3), ("call", 4)]
 
 
 def test_the_lanes_with_the_most_time_are_drawn_in_their_order() -> None:
-    lanes = [Lane(f"CPU thread {index}", False, (piece(0, 1 + index % 30, "op"),)) for index in range(30)]
-    streams = [gpu(piece(0, 0.5)), gpu(piece(0, 2))]
+    lanes = [placed(f"CPU thread {index}", False, Piece(0, 1 + index % 30, "op")) for index in range(30)]
+    streams = [gpu(Piece(0, 0.5)), gpu(Piece(0, 2))]
     drawn = reduce_lanes([*lanes, *streams], 100, 100)
     assert drawn.lanes_left_out == 32 - MOST_LANES
     assert [lane.name for lane in drawn.lanes[:-2]] == [f"CPU thread {index}" for index in range(18, 30)]
-    assert drawn.lanes[-2:] == tuple(streams)
+    assert drawn.lanes[-2:] == tuple(map(whole_lane, streams))
 
 
 def test_a_step_of_five_thousand_kernels() -> None:

@@ -71,6 +71,12 @@ def windows_of(steps: Sequence[Step]) -> tuple[list[Window], list[Interval]]:
     return [Window(*span, *parts) for span, parts in zip(spans, zip(*lengths, strict=True), strict=True)], exposed
 
 
+def idle_of(steps: Sequence[Step], windows: Iterable[Window]) -> list[Interval]:
+    """The times in these windows of one rank in which nothing runs on its GPU."""
+    spans = union((window.start_ns, window.end_ns) for window in windows)
+    return subtract(spans, union_of(activity for step in steps for activity in step.activities))
+
+
 def _spans(steps: Sequence[Step]) -> list[tuple[int, int, int]]:
     """Number, start and end of each step with GPU work."""
     spans: list[tuple[int, int, int]] = []

@@ -10,10 +10,10 @@ from functools import cached_property
 from itertools import accumulate
 from statistics import median
 
-from kinetoscope.trace.intervals import Interval, subtract
-from kinetoscope.trace.matching import PAIR, Call, Matched, components, match, waiting_intervals
-from kinetoscope.trace.rank_parts import RankParts, rank_parts
-from kinetoscope.trace.windows import Window
+from kinetoscope.job.matching import PAIR, Call, Matched, components, match, waiting_intervals
+from kinetoscope.job.rank_parts import RankParts, rank_parts
+from kinetoscope.job.windows import Window
+from kinetoscope.trace.intervals import Interval, subtract, union
 
 MAX_SPREAD_US = 200.0
 """Clocks of ranks can be compared if the ends of a collective on them are no further apart, in the median."""
@@ -35,6 +35,8 @@ class RankWork:
     are_calls_left_out: bool = False
     """Whether `calls` has only the first."""
     origin_ns: int = 0
+    idle: Sequence[Interval] = ()
+    """The longest times in which nothing runs."""
 
 
 @dataclass(frozen=True)
@@ -135,6 +137,10 @@ class Compared:
             if id(call) not in known:
                 transfers[call.rank].append((call.start_ns, call.end_ns))
         return transfers
+
+    def waits_and_transfers(self, rank: int) -> tuple[list[Interval], list[Interval]]:
+        """The times in which a rank's calls wait, and in which they transfer; of different calls, they may overlap."""
+        return union(self._waits[rank]), union(self._transfers[rank])
 
     def waits_us(self, *, without_first: bool = False) -> WaitsFor:
         """Who waits for whom with nothing beside it, in us per step."""

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from kinetoscope.job.matching import PAIR, Call, Matched, calls_of, components, match, waiting_intervals
 from kinetoscope.trace.events import Collective, GpuActivity, Step
-from kinetoscope.trace.matching import PAIR, Call, Matched, calls_of, components, match, waiting_intervals
 
 ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from kinetoscope.job.windows import Window, windows_of
 from kinetoscope.trace.kineto import read_trace
-from kinetoscope.trace.windows import Window, windows_of
 from tests.tool.events import kernel, launch, op, step, trace_bytes
 
 ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL"

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from kinetoscope.trace.lateness import Late, late_ranks
-from kinetoscope.trace.rank_parts import RankParts, rank_parts
-from kinetoscope.trace.windows import Window
+from kinetoscope.job.lateness import Late, late_ranks
+from kinetoscope.job.rank_parts import RankParts, rank_parts
+from kinetoscope.job.windows import Window
 
 STEP = 1000.0
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
+from kinetoscope.job.windows import Window
 from kinetoscope.trace.intervals import Interval, intersect, lengths_in, subtract, union
-from kinetoscope.trace.windows import Window
 
 
 class RankParts(Struct, frozen=True):

@@ -13,9 +13,9 @@ from statistics import fmean, median
 
 from msgspec import Struct, structs
 
-from kinetoscope.trace.compared import Compared, WaitsFor
-from kinetoscope.trace.matching import PAIR, Matched
-from kinetoscope.trace.rank_parts import RankParts
+from kinetoscope.job.compared import Compared, WaitsFor
+from kinetoscope.job.matching import PAIR, Matched
+from kinetoscope.job.rank_parts import RankParts
 
 MIN_SHARE = 0.05
 """A rank is late if a step would be shorter by this share without it: GPUs of one type differ by up to about 3 %."""

@@ -1,0 +1,150 @@
+"""The findings of each rank's own trace, merged: those of all ranks once, the others with their ranks."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from itertools import chain
+from typing import Any
+
+from kinetoscope.diagnosis.diagnose import diagnose
+from kinetoscope.diagnosis.pages import PAGES
+from kinetoscope.diagnosis.rule import Finding, Rule, Severity
+from kinetoscope.diagnosis.rules import RULES
+from kinetoscope.html import Cell, Html, note, table, with_code
+from kinetoscope.ranks.late import us_text
+from kinetoscope.ranks.ranks import RanksReport
+from kinetoscope.report.diagnosed import DiagnosedTrace
+from kinetoscope.report.findings import badge
+from kinetoscope.report.rank_drawing import members_text, range_text
+from kinetoscope.trace.events import Trace
+from kinetoscope.trace.totals import summarize
+
+Findings = Mapping[int, Sequence["RankFinding"]]
+"""Rank -> the findings of its trace; ranks that are given as digests are missing."""
+_WITHOUT_TRACES = (
+    "Each rank's own findings need its trace, and this report has digests. Give the traces themselves, or report one "
+    "rank's trace alone."
+)
+
+
+@dataclass(frozen=True)
+class RankFinding:
+    """A finding of one rank's trace, without the trace's events."""
+
+    rank: int
+    rule: Rule
+    title: str
+    where: str
+    advice: str
+    severity: Severity
+    saving_us: float
+    """The most that a step gets shorter by mending it."""
+
+
+def rank_findings(trace: Trace, rank: int, rules: Sequence[Rule] = RULES) -> list[RankFinding]:
+    """The findings of a rank's trace, the largest first."""
+    diagnosed = DiagnosedTrace("", diagnose(trace, rules), summarize(trace))
+    return [_of_rank(finding, rank, diagnosed.step_us) for finding in diagnosed.diagnosis.findings]
+
+
+def _of_rank(finding: Finding, rank: int, step_us: float) -> RankFinding:
+    advice, severity = finding.advice or finding.rule.advice, finding.severity(step_us)
+    return RankFinding(rank, finding.rule, finding.title, finding.where, advice, severity, finding.saving_us_per_step)
+
+
+@dataclass(frozen=True)
+class MergedFinding:
+    """The findings of one rule on several ranks, in the order of the ranks; of a rank, the largest."""
+
+    findings: tuple[RankFinding, ...]
+
+    @property
+    def largest(self) -> RankFinding:
+        """The finding of the rank that it costs most."""
+        return max(self.findings, key=lambda each: (each.saving_us, -each.rank))
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """The ranks that have it."""
+        return tuple(each.rank for each in self.findings)
+
+
+def merged(findings: Findings) -> list[MergedFinding]:
+    """The findings of all ranks by rule, the largest saving first."""
+    by_rule: dict[str, dict[int, RankFinding]] = defaultdict(dict)
+    for each in chain.from_iterable(findings.values()):
+        known = by_rule[each.rule.name].get(each.rank)
+        if known is None or each.saving_us > known.saving_us:
+            by_rule[each.rule.name][each.rank] = each
+    united = [MergedFinding(tuple(found[rank] for rank in sorted(found))) for found in by_rule.values()]
+    return sorted(united, key=lambda each: (-each.largest.saving_us, each.largest.rule.name))
+
+
+def findings_data(findings: Findings) -> list[dict[str, Any]] | None:
+    """The merged findings as JSON data; None without traces."""
+    if not findings:
+        return None
+    return [
+        {
+            "rule": each.largest.rule.name,
+            "title": each.largest.title,
+            "advice": each.largest.advice,
+            "page": PAGES.get(each.largest.rule.name, ""),
+            "ceiling_us_per_step": {str(one.rank): round(one.saving_us, 3) for one in each.findings},
+        }
+        for each in merged(findings)
+    ]
+
+
+def rank_findings_html(findings: Findings, report: RanksReport) -> Html:
+    """The findings that only some of the traced ranks have, then those of all."""
+    if not findings:
+        return note(_WITHOUT_TRACES)
+    ranks = len(report.ranks)
+    missing = ranks - len(findings)
+    left_out = note(
+        f"{missing:,} of {ranks:,} ranks are given as digests: their findings are not known." if missing else ""
+    )
+    united = merged(findings)
+    if not united:
+        text = '<p class="nothing"><strong>No finding.</strong> No rule found a fault in the trace of any rank.</p>'
+        return Html(f"{text}{left_out}")
+    shared = [each for each in united if len(each.ranks) == len(findings)]
+    others = [each for each in united if len(each.ranks) < len(findings)]
+    waiting = {part.rank: part.waiting_us for part in report.parts}
+    tables = "".join(
+        _table(caption, [_row(each, waiting) for each in found])
+        for caption, found in (("Findings of some ranks only", others), ("Findings of every rank", shared))
+    )
+    promise = note(
+        "Of each rank's trace alone, as its own report shows it. One trace cannot tell transfer from waiting for "
+        "another rank. A ceiling is the most that this rank's step can get shorter, never a promise: the job gets "
+        "faster only if the rank does for which the others wait. Findings can be about the same time: do not add them."
+    )
+    return Html(f"{tables}{promise}{left_out}")
+
+
+def _table(caption: str, rows: Sequence[Sequence[Cell]]) -> str:
+    if not rows:
+        return ""
+    head = ["severity", "finding", "ranks", "mending it saves at most, per step"]
+    return table(caption, head, rows, text_columns=3, scrolls=True)
+
+
+def _row(found: MergedFinding, waiting_us: Mapping[int, float]) -> list[Cell]:
+    each = found.largest
+    where = f" {escape(each.where)}." if each.where else ""
+    on = f"On rank {each.rank}: " if len(found.findings) > 1 and each.title != each.rule.title else ""
+    waits = ""
+    if each.rule.name == "exposed-communication" and (us := waiting_us.get(each.rank)):
+        waits = f"<small>Of it, rank {each.rank} waits {us_text(us)} for other ranks.</small>"
+    told = f"{on}{escape(each.title)}{waits}<small>{with_code(each.advice)}{where}</small>"
+    return [
+        badge(each.severity),
+        Html(told),
+        members_text(found.ranks),
+        range_text([one.saving_us for one in found.findings]),
+    ]
