@@ -42,6 +42,7 @@ class Unprintable(ValueError):
         ),
         (RecordingError("eager.json is damaged; record it again"), "eager.json is damaged; record it again"),
         (TraceError("no active steps"), "no active steps"),
+        (TraceError("/home/someone/book/x.trace.json.gz: empty"), "x.trace.json.gz: empty"),
         (KeyError("steps"), f"{MISSING} by name is missing in it ('steps')"),
         (IndexError("list index out of range"), f"{MISSING} is missing in it (list index out of range)"),
         (StopIteration(), f"{MISSING} is missing in it"),
