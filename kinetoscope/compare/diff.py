@@ -207,7 +207,7 @@ def _judgment(judged: Shift, gate: Gate) -> Sequence[str]:
         for each in gate.regressions
     ]
     if not gate.is_whole:
-        return [*lines, *wrap(NOT_JUDGED, COLUMNS)]
+        return [*lines, *wrapped(NOT_JUDGED, COLUMNS)]
     noise = judged.noise_percent or 0.0
     if noise > gate.percent and not lines:
         lines.append(
