@@ -18,8 +18,7 @@ MAX_KERNELS = 300
 OTHER = "other kernels"
 BINS_PER_OCTAVE = 4
 
-MAX_COUNT = 2**62
-Count = Annotated[int, Meta(ge=0, le=MAX_COUNT)]
+Count = Annotated[int, Meta(ge=0, le=2**62)]
 Name = Annotated[str, Meta(max_length=200)]
 Bin = Annotated[int, Meta(ge=0, le=1000)]
 
@@ -31,7 +30,7 @@ class KernelDigest(Struct, frozen=True):
     operation: Name
     grid: tuple[int, int, int] | None
     block: tuple[int, int, int] | None
-    calls: Annotated[int, Meta(ge=1, le=MAX_COUNT)]
+    calls: Annotated[int, Meta(ge=1, le=2**62)]
     total_ns: Count
     min_ns: Count
     max_ns: Count

@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 from kinetoscope.ranks.digest import FORMAT, VERSION, Digest, RankDigest
-from kinetoscope.ranks.kernels import MAX_COUNT, KernelDigest, kernel_key
+from kinetoscope.ranks.kernels import KernelDigest, kernel_key
 from kinetoscope.trace.events import TraceError
-from kinetoscope.trace.text import printable, shortened
 
 T = TypeVar("T")
 
@@ -17,8 +16,7 @@ T = TypeVar("T")
 def merge(digests: Iterable[Digest]) -> Digest:
     """Merge digests of different ranks of one job.
 
-    Raises `TraceError` if a rank is unknown or occurs twice, if world sizes differ, if the sum of a kernel's times or
-    calls is over `MAX_COUNT`, or without a digest.
+    Raises `TraceError` if a rank is unknown or occurs twice, if world sizes differ, or without a digest.
     """
     parts = list(digests)
     if len(parts) == 1:
@@ -60,11 +58,6 @@ def _united(items: Iterable[T], key: Callable[[T], tuple[Any, ...]], joined: Cal
 
 def _kernel(one: KernelDigest, other: KernelDigest) -> KernelDigest:
     durations = Counter(one.durations) + Counter(other.durations)
-    if max(one.calls + other.calls, one.total_ns + other.total_ns, *durations.values(), 0) > MAX_COUNT:
-        name = shortened(printable(one.name))
-        raise TraceError(
-            f"the digests cannot be merged: the calls or the time of {name} are impossible; write them again"
-        )
     return KernelDigest(
         one.name,
         min(one.operation, other.operation),

@@ -86,7 +86,7 @@ def test_the_roof_may_be_that_of_memory() -> None:
         Work(GEMM, 28.0, "aten::mm", ((64, 64), (64, 64)), (BF16, BF16)),
         Work(SGEMM, 3000.0, "aten::mm", SQUARE, (F32, F32)),
         Work(GEMM, 600.0, "aten::other", SQUARE, (BF16, BF16)),
-        Work(GEMM, 600.0, "aten::mm", ((10**40, 4096), (4096, 4096)), (BF16, BF16)),
+        Work(GEMM, 600.0, "aten::mm", ((2**48, 4096), (4096, 4096)), (BF16, BF16)),
     ],
     ids=["more than a third", "bound by latency", "a fault of units", "another operator", "a hostile shape"],
 )
