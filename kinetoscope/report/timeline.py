@@ -61,6 +61,8 @@ def step_timeline(
 
 
 def _anchored(lane: PlacedLane, anchors: Mapping[tuple[str, str, float, float], str]) -> PlacedLane:
+    if not anchors:
+        return lane
     starts = {start_us for _, _, start_us, _ in anchors}
     places: dict[str, int] = {}
     for index, source in enumerate(lane.sources):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TypeAlias
 
@@ -18,6 +18,8 @@ from kinetoscope.trace.units import format_value
 
 Indices: TypeAlias = "array[int]"
 """Events of a row of a lane, by their places in its columns."""
+_Run: TypeAlias = tuple[int, int, Indices]
+"""The index of a lane, a row, events."""
 MOST_LANES = 14
 """The most CPU threads and GPU streams drawn; those with the most time win."""
 MOST_OP_ROWS, MOST_CALL_ROWS, MOST_GPU_ROWS = 4, 2, 4
@@ -70,12 +72,10 @@ def reduce_lanes(lanes: Sequence[PlacedLane], span_us: float, budget: int) -> Dr
     rows = [_drawn_rows(lane) for lane in shown]
     drawn_events = sum(len(row) for of_lane in rows for row in of_lane.values())
     deep = sum(len(lane.sources) for lane in shown) - drawn_events
-    least_us = span_us * _FIRST_SHARE
-    while least_us < span_us and _are_more(budget, _all_runs(shown, rows, least_us)):
-        least_us *= 1.6
+    runs = _fitting_runs(shown, rows, span_us, budget)
     drawn = [
-        Lane(lane.name, lane.is_gpu, tuple(_block(lane, row, run) for row, run in _lane_runs(lane, of_lane, least_us)))
-        for lane, of_lane in zip(shown, rows, strict=True)
+        Lane(lane.name, lane.is_gpu, tuple(_block(lane, row, run) for at, row, run in runs if at == index))
+        for index, lane in enumerate(shown)
     ]
     merged = sum(each.merged for lane in drawn for each in lane.slices if each.merged > 1)
     return Drawn(tuple(drawn), merged, deep, len(lanes) - len(shown))
@@ -108,20 +108,27 @@ def _drawn_rows(lane: PlacedLane) -> dict[int, Indices]:
     return dict(sorted(rows.items()))
 
 
-def _all_runs(
-    lanes: Sequence[PlacedLane], rows: Sequence[Mapping[int, Indices]], least_us: float
-) -> Iterator[tuple[int, Indices]]:
-    for lane, of_lane in zip(lanes, rows, strict=True):
-        yield from _lane_runs(lane, of_lane, least_us)
+def _fitting_runs(
+    lanes: Sequence[PlacedLane], rows: Sequence[Mapping[int, Indices]], span_us: float, budget: int
+) -> list[_Run]:
+    """The runs for the least time with which they are at most `budget`."""
+    least_us = span_us * _FIRST_SHARE
+    while least_us < span_us:
+        runs = list(islice(_runs(lanes, rows, least_us), budget + 1))
+        if len(runs) <= budget:
+            return runs
+        least_us *= 1.6
+    return list(_runs(lanes, rows, least_us))
 
 
-def _lane_runs(lane: PlacedLane, rows: Mapping[int, Indices], least_us: float) -> Iterator[tuple[int, Indices]]:
+def _runs(lanes: Sequence[PlacedLane], rows: Sequence[Mapping[int, Indices]], least_us: float) -> Iterator[_Run]:
     """Runs of events in a row that are shorter than `least_us`, with gaps shorter than that; other events are alone."""
-    for row, indices in rows.items():
-        first = 0
-        for end in _run_ends(lane, indices, least_us):
-            yield row, indices[first:end]
-            first = end
+    for index, (lane, of_lane) in enumerate(zip(lanes, rows, strict=True)):
+        for row, indices in of_lane.items():
+            first = 0
+            for end in _run_ends(lane, indices, least_us):
+                yield index, row, indices[first:end]
+                first = end
 
 
 def _run_ends(lane: PlacedLane, indices: Indices, least_us: float) -> Iterator[int]:
@@ -143,11 +150,6 @@ def _run_ends(lane: PlacedLane, indices: Indices, least_us: float) -> Iterator[i
         begin, end = start, start + duration
     if indices:
         yield len(indices)
-
-
-def _are_more(count: int, items: Iterable[object]) -> bool:
-    """Whether there are more than `count` items; stops there."""
-    return next(islice(items, count, None), None) is not None
 
 
 def _block(lane: PlacedLane, row: int, run: Indices) -> Slice:
