@@ -17,6 +17,7 @@ from kinetoscope.job.windows import Time, Window, idle_of, windows_of
 from kinetoscope.ranks.kernels import Count, KernelDigest, Name, kernel_digests, nanoseconds, operation
 from kinetoscope.trace.communication import collectives, exposed_collectives_us, is_collective
 from kinetoscope.trace.events import Step, Trace, TraceError
+from kinetoscope.trace.identity import MAX_ALL_MEMBERS
 from kinetoscope.trace.intervals import Interval
 from kinetoscope.trace.queries import busy_us, extent_us, require_steps
 from kinetoscope.trace.soundness import damage_texts
@@ -180,9 +181,12 @@ def calls_in(rank: RankDigest) -> list[Call]:
     """The calls of a rank."""
     number = -1 if rank.rank is None else rank.rank
     found: list[Call] = []
+    left = MAX_ALL_MEMBERS
     for each in rank.call_sets:
         listed = (first + stride * index for first, stride, count in each.members for index in range(count))
-        members = tuple(islice(listed, MAX_MEMBERS))
+        is_known = sum(count for _, _, count in each.members) <= left
+        members = tuple(listed) if is_known else ()
+        left -= len(members)
         for step, index, start, duration, elements_in, elements_out in each.calls:
             found.append(
                 Call(

@@ -14,6 +14,7 @@ runaways.py        cuts durations that reach over later events
 device_rows.py     waits for streams and counters, which some profilers record
 foreign.py         names files and events of other tools
 assembly.py        builds a trace: nesting, launches with linking.py, merged ranks with processes.py
+shapes.py          shapes and types of an operator's inputs
 steps.py           finds the steps by the marks of marks.py, and the work outside all steps
 annotations.py     steps from annotations and optimizers, with process_events.py for the events of a process
 step_kinds.py      tells kinds of step apart: prefill and decode, training and validation

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from operator import attrgetter
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -22,18 +22,17 @@ from kinetoscope.trace.events import (
     GpuActivity,
     MemoryEvent,
     PythonFunction,
-    Shapes,
     Span,
     Trace,
 )
 from kinetoscope.trace.foreign import name_origin
-from kinetoscope.trace.identity import collective_around, collective_of, stated_rank
-from kinetoscope.trace.json_events import JSON_ERRORS
+from kinetoscope.trace.identity import Members, collective_around, collective_of, stated_rank
 from kinetoscope.trace.kineto_events import Annotation, AnyEvent, Communication, Event, Instant, Kernel, Op, RuntimeCall
 from kinetoscope.trace.linking import Owners
 from kinetoscope.trace.metadata import Metadata, device_name, most_used
 from kinetoscope.trace.processes import Processes
 from kinetoscope.trace.runaways import cut_runaways
+from kinetoscope.trace.shapes import ShapesOf, TypesOf
 from kinetoscope.trace.steps import find_steps
 
 E = TypeVar("E", bound=AnyEvent)
@@ -41,8 +40,6 @@ CLOCK_NOISE_US = 0.002  # a timestamp is printed in ns but read as a float64, wh
 _YEAR_2000_NS = 946_684_800_000_000_000
 _DIGITS = re.compile(r"[0-9]{1,9}")
 _YEAR_2050_NS, _YEAR_2100_NS = 2_524_608_000_000_000_000, 4_102_444_800_000_000_000
-_MAX_SIZE = 2**48
-"""Of a dimension or stride of a tensor."""
 
 
 def assemble(kept: KeptEvents, metadata: Metadata, *, is_cut: bool = False) -> Trace:
@@ -54,11 +51,12 @@ def assemble(kept: KeptEvents, metadata: Metadata, *, is_cut: bool = False) -> T
     clock = msgspec.structs.replace(clock, base=kept.first_us()) if lost else clock
     processes, threads = Processes(kept), _Threads()
     stated: dict[int, Collective] = {}
-    cpu_ops = _cpu_ops(kept.ops, clock, threads, stated)
+    members = Members()
+    cpu_ops = _cpu_ops(kept.ops, clock, threads, stated, members)
     calls = _calls(kept.calls, clock, threads)
     process_of = {thread: processes.of(pid) for (pid, _), thread in threads.items()} if processes.names else {}
     owners = Owners(cpu_ops, calls, process_of)
-    activities, activity_processes = _activities(kept.activities, clock, owners, processes, stated)
+    activities, activity_processes = _activities(kept.activities, clock, owners, processes, stated, members)
     activities, runaways = cut_runaways(activities, calls, activity_processes)
     gpu_annotations = _spans(kept.gpu_annotations, clock)
     found = find_steps(cpu_ops, calls, activities, gpu_annotations, process_of, activity_processes)
@@ -139,14 +137,16 @@ def unit_ns(time: float | int, base_ns: int) -> int:
     return 1 if base_ns + time * 1000 > _YEAR_2100_NS >= base_ns + time else 1000
 
 
-def _cpu_ops(events: list[Op], clock: Clock, threads: _Threads, stated: dict[int, Collective]) -> tuple[CpuOp, ...]:
+def _cpu_ops(
+    events: list[Op], clock: Clock, threads: _Threads, stated: dict[int, Collective], members: Members
+) -> tuple[CpuOp, ...]:
     """Nest ops by time on their thread: the parent is the innermost open op that does not end earlier.
 
     Adds the collectives of `record_param_comms` operators to `stated`, under the ids of the operators.
     """
     events.sort(key=attrgetter("dur"), reverse=True)  # if two ops start together, the longer is the parent
     ops: list[CpuOp] = []
-    shapes, types = _ShapesOf(), _TypesOf()
+    shapes, types = ShapesOf(), TypesOf()
     open_ops: dict[str, list[tuple[float, CpuOp]]] = defaultdict(list)  # thread -> (end time, op), innermost last
     for event, start, duration in clock.timed(events):
         args = event.args
@@ -159,7 +159,7 @@ def _cpu_ops(events: list[Op], clock: Clock, threads: _Threads, stated: dict[int
         annotates, dims = type(event) is Annotation, shapes[bytes(args.input_dims)]
         strides, kinds = shapes[bytes(args.input_strides)], types[bytes(args.input_types)]
         op = CpuOp(event.name, start, duration, thread, args.external, annotates, dims, strides, kinds, parent)
-        if type(event) is Communication and (collective := collective_of(event.collective)) is not None:
+        if type(event) is Communication and (collective := collective_of(event.collective, members)) is not None:
             stated[id(op)] = collective
         stack.append((end, op))
         ops.append(op)
@@ -175,7 +175,12 @@ def _calls(events: list[RuntimeCall], clock: Clock, threads: _Threads) -> tuple[
 
 
 def _activities(
-    events: list[Kernel], clock: Clock, owners: Owners, processes: Processes, stated: Mapping[int, Collective]
+    events: list[Kernel],
+    clock: Clock,
+    owners: Owners,
+    processes: Processes,
+    stated: Mapping[int, Collective],
+    members: Members,
 ) -> tuple[tuple[GpuActivity, ...], list[str]]:
     """The activities in start order, and the process of each if the file has several."""
     known = processes.owners(events, owners.calls_of, clock.start_us) if processes.names else []
@@ -191,7 +196,7 @@ def _activities(
     activities = []
     for (event, start, duration), launch, op in zip(clock.timed(events), launches, ops, strict=True):
         args, op = event.args, op or owners.op_around(launch)
-        collective = collective_of(args)
+        collective = collective_of(args, members)
         if collective is None and event.kind == "kernel":
             collective = collective_around(event.name, op, stated)
         activities.append(
@@ -254,45 +259,3 @@ def _number(value: object) -> int:
 class _Threads(dict[tuple[object, object], str]):
     def __missing__(self, key: tuple[object, object]) -> str:
         return self.setdefault(key, f"{key[0]}/{key[1]}")
-
-
-class _ShapesOf(dict[bytes, Shapes]):
-    """Parses each distinct text once: many ops share few shapes."""
-
-    def __missing__(self, text: bytes) -> Shapes:
-        try:
-            return self.setdefault(text, _shapes(_plain(text)))
-        except ValueError:
-            return self.setdefault(text, ())
-
-
-class _TypesOf(dict[bytes, tuple[str, ...]]):
-    def __missing__(self, text: bytes) -> tuple[str, ...]:
-        data = _plain(text)
-        types = tuple(kind if isinstance(kind, str) else "" for kind in data) if isinstance(data, list) else ()
-        return self.setdefault(text, types)
-
-
-def _plain(text: bytes) -> Any:
-    """Decode JSON; None if the text is empty or unreadable, such as a number too large to decode."""
-    with suppress(*JSON_ERRORS):
-        return msgspec.json.decode(text)
-    return None
-
-
-def _shapes(dims: object) -> Shapes:
-    """`[[64, 64], []]` -> ((64, 64), ()); a list of tensors is one level deeper, and each tensor counts as an input.
-
-    Raises `ValueError` if a size is impossible.
-    """
-    shapes: list[tuple[int, ...]] = []
-    for dim in dims if isinstance(dims, list) else ():
-        if not isinstance(dim, list):
-            shapes.append(())
-        elif dim and all(isinstance(inner, list) for inner in dim):
-            shapes.extend(_shapes(dim))
-        else:
-            if not all(type(size) is int and 0 <= size <= _MAX_SIZE for size in dim):
-                raise ValueError(f"not the sizes of a tensor: {str(dim)[:80]}")
-            shapes.append(tuple(dim))
-    return tuple(shapes)

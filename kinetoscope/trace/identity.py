@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from functools import cache
 
 from msgspec import structs
 
@@ -23,15 +22,29 @@ _ANNOTATION = re.compile(r"(?:nccl|rccl|xccl|hccl|mccl|gloo|ucc|c10d|_c10d_funct
 _PEERS = re.compile(r"(?:send|recv) \d{1,9}(?:->|<-)(\d{1,9})")
 _NUMBER = re.compile(r"\d{1,9}")
 _HASH = re.compile(r"[0-9a-f]{16,}")
-_MAX_RANKS = 1_000_000
+MAX_ALL_MEMBERS = 1 << 22
+"""Of all process groups of a file; the members of further groups stay unknown. A job of 100,000 ranks has 1 million."""
 
 
-def collective_of(args: CollectiveArgs) -> Collective | None:
+class Members(dict[tuple[str, int, int | None, int | None], tuple[int, ...]]):
+    """The members of process groups, by their text, their number, and the first rank and the stride: each once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._left = MAX_ALL_MEMBERS
+
+    def __missing__(self, key: tuple[str, int, int | None, int | None]) -> tuple[int, ...]:
+        members = _ranks(*key, most=self._left)
+        self._left -= len(members)
+        return self.setdefault(key, members)
+
+
+def collective_of(args: CollectiveArgs, members: Members) -> Collective | None:
     """The collective that arguments describe; None if they describe none."""
     if args.collective is None:
         return None
     size = args.group_size
-    ranks = _ranks(args.group_ranks or "", size or 0, args.first_rank, args.rank_stride)
+    ranks = members[args.group_ranks or "", size or 0, args.first_rank, args.rank_stride]
     name = kind_of(args.collective)
     peer = args.target_rank if name == "send" else args.source_rank if name == "recv" else None
     own = args.group_rank if name not in ("send", "recv", "") else None  # of a send or a receive, it is the other's
@@ -62,13 +75,13 @@ def _group(args: CollectiveArgs, ranks: tuple[int, ...]) -> str:
     return described if described and (not name or (ranks and _HASH.fullmatch(name))) else name
 
 
-@cache
-def _ranks(text: str, size: int, first: int | None, stride: int | None) -> tuple[int, ...]:
-    """The members of a group, from `[0, 1]`, or from the first rank and the stride where the list is cut."""
+def _ranks(text: str, size: int, first: int | None, stride: int | None, *, most: int) -> tuple[int, ...]:
+    """The members of a group, from `[0, 1]`, or from the first rank and the stride where the list is cut; none above
+    `most`."""
     listed = tuple(map(int, _NUMBER.findall(text)))
     if listed and "..." not in text and size in (0, len(listed)):
         return listed
-    if first is not None and stride and stride > 0 and 0 < size <= _MAX_RANKS:
+    if first is not None and stride and stride > 0 and 0 < size <= most:
         return tuple(range(first, first + stride * size, stride))
     return ()
 

@@ -197,3 +197,14 @@ def test_many_gpus_are_looked_up_once() -> None:
     start = process_time()
     assert [device["id"] for device in devices.find_devices(range(16_000))] == list(range(16_000))
     assert process_time() - start < 1
+
+
+def test_large_groups_that_a_file_names_in_few_bytes_take_no_memory() -> None:
+    """A million ranks in each of a hundred groups: the members of the first four are known."""
+    events = [*groups(100)]
+    for index, event in enumerate(events[1::2]):
+        size = {"Group size": 1_000_000, "Global rank start": index, "Global rank stride": 1}
+        event["args"] |= {**size, "Process Group Ranks": "[0, 1, ...]"}
+    trace = read_trace(trace_bytes(*events))
+    known = [len(each.collective.ranks) for each in trace.activities if each.collective is not None]
+    assert known == [1_000_000] * 4 + [0] * 96

@@ -54,7 +54,7 @@ def test_without_a_datasheet_the_fused_kernel_is_as_fast_as_the_fastest() -> Non
 
 
 def test_bytes_that_no_gpu_moves_do_not_count() -> None:
-    huge = (2**48, 2**48)
+    huge = (2**48,) * 3
     work = (Work(MUL, 10.0, "aten::gelu", (huge,), (BF16,)), Work(MUL, 30.0, "aten::exp", (huge,), (BF16,)))
     assert finding(UNFUSED_ELEMENTWISE, facts(*work)).saving_us_per_step == 10.0
 
