@@ -26,7 +26,7 @@ LOCKED = -m pip install --quiet --disable-pip-version-check --require-hashes --o
 
 # A process for each core, of at most eight; in `make check` one more, since tests wait for browsers and servers.
 TESTS = $(PY) -m pytest --numprocesses auto --maxprocesses 8 --dist loadfile
-ALL_TESTS = $(TESTS) --numprocesses $$($(PY) -c 'import os; print(min(8, (os.cpu_count() or 1) + 1))')
+ALL_TESTS = $(TESTS) --numprocesses $$($(PY) -c 'import os; print(min(8, (os.cpu_count() or 1) + 2))')
 
 # Lint, docs and recordings at once, but not where docs may measure a GPU: then nothing else runs.
 TOGETHER = $(if $(shell command -v nvidia-smi 2>/dev/null),,--jobs=2 --output-sync=target)
