@@ -14,7 +14,7 @@ from kinetoscope.compare.damaged import damage_of
 from kinetoscope.compare.noise import Shift, shift, typical
 from kinetoscope.compare.same_steps import ADVICE, UNMARKED, marked_differently, marks_of, other_shares
 from kinetoscope.diagnosis.cpu_states import CAUSES
-from kinetoscope.diagnosis.cpu_times import STATES, cpu_causes, is_cpu_only, own_times, step_operators
+from kinetoscope.diagnosis.cpu_times import STATES, cpu_causes, is_cpu_only, own_times
 from kinetoscope.diagnosis.facts import Facts
 from kinetoscope.trace.alignment import ChangeKind
 from kinetoscope.trace.events import Trace, TraceError
@@ -163,7 +163,7 @@ def _by_operator(facts: Facts) -> dict[str, tuple[int, list[float]]]:
     starts = [step.start_us for step in facts.steps]
     own: dict[str, list[int]] = defaultdict(lambda: [0] * len(starts))
     counts: dict[str, int] = defaultdict(int)
-    for op, own_ns in own_times(step_operators(facts)):
+    for op, own_ns in own_times(facts.step_operators):
         own[op.name][bisect_right(starts, op.start_us) - 1] += own_ns
         counts[op.name] += 1
     return {name: (counts[name], [ns / 1000 for ns in times]) for name, times in own.items()}

@@ -10,7 +10,6 @@ from itertools import groupby, pairwise
 from operator import attrgetter
 from statistics import fmean
 
-from kinetoscope.diagnosis.cpu_times import step_operators
 from kinetoscope.diagnosis.facts import Facts
 from kinetoscope.diagnosis.gaps import LONG_US
 from kinetoscope.diagnosis.sites import MAX_DEPTH
@@ -19,13 +18,15 @@ from kinetoscope.trace.intervals import length_us, ns
 
 MAX_GAP_US = 100.0
 """A longer time between two operators of a loop is not the loop's own Python: something else took it."""
+MAX_PLACED = 100_000
+"""Of more operators, an even sample tells which line calls most of them."""
 OPTIMIZER = "Optimizer.step#"
 _BACKWARD = "autograd::engine::evaluate_function: "
 
 
 def called_operators(facts: Facts) -> list[CpuOp]:
     """The operators in steps that the program or autograd called, not another operator, in start order."""
-    return [op for op in step_operators(facts) if is_called(op)]
+    return [op for op in facts.step_operators if is_called(op)]
 
 
 def is_called(op: CpuOp) -> bool:
@@ -89,7 +90,7 @@ def loop_overhead_us(facts: Facts, called: Sequence[CpuOp]) -> float:
     """Times in which the steps' threads run no operator, per step: those below `LONG_US`, and those before a node of
     the backward pass, in which autograd orders the graph."""
     starts, names = [ns(op.start_us) for op in called], [*(op.name for op in called), ""]
-    times = facts.cpu.partition(facts.windows)["Python"]
+    times = facts.cpu_parts["Python"]
     return length_us(
         each for each in times if length_us([each]) < LONG_US or is_node(names[bisect_right(starts, each[0])])
     ) / len(facts.steps)
@@ -101,6 +102,7 @@ def busiest_place(facts: Facts, ops: Sequence[CpuOp]) -> str:
     Operators of the backward pass come from no line of their own: the forward's count if there are any.
     """
     forward = [op for op in ops if not is_node(op.name)] or list(ops)
+    forward = forward[:: 1 + len(forward) // MAX_PLACED]
     times: dict[str, float] = defaultdict(float)
     for op, site in zip(forward, facts.sites(forward), strict=True):
         times[site.line or site.annotation] += op.duration_us

@@ -12,7 +12,7 @@ from kinetoscope.diagnosis.cpu_states import CAUSES, Cause
 from kinetoscope.diagnosis.facts import Facts
 from kinetoscope.diagnosis.sites import is_own_code
 from kinetoscope.trace.events import CpuOp, PythonFunction
-from kinetoscope.trace.intervals import Interval, contains, length_us, ns, union_of
+from kinetoscope.trace.intervals import Interval, contains, length_us, ns
 from kinetoscope.trace.text import without_address
 
 E = TypeVar("E", bound=CpuOp | PythonFunction)
@@ -46,21 +46,13 @@ def is_cpu_only(facts: Facts) -> bool:
 
 def cpu_causes(facts: Facts) -> dict[Cause, float]:
     """Time by state of the steps' threads, the longest first; the times add up to a step."""
-    parts = facts.cpu.partition(facts.windows)
-    times = {cause: length_us(parts[cause]) / len(facts.steps) for cause in CAUSES}
+    times = {cause: length_us(facts.cpu_parts[cause]) / len(facts.steps) for cause in CAUSES}
     return dict(sorted(((cause, us) for cause, us in times.items() if us), key=lambda item: -item[1]))
 
 
 def operator_times(facts: Facts) -> dict[str, OwnTime]:
     """Operators by their own time, the longest first, without operators that fetch batches."""
-    return _by_name(own_times(step_operators(facts)), len(facts.steps))
-
-
-def step_operators(facts: Facts) -> list[CpuOp]:
-    """The operators that start in steps, on the steps' threads, without those that fetch batches."""
-    fetching = union_of(facts.cpu.spans["data loading"])
-    ops = (op for op in facts.in_steps(facts.cpu.ops) if not op.is_annotation)
-    return [op for op in ops if not contains(fetching, ns(op.start_us))]
+    return _by_name(own_times(facts.step_operators), len(facts.steps))
 
 
 def function_times(facts: Facts) -> dict[str, OwnTime]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from heapq import nsmallest
 from statistics import median
 from typing import TypeVar
 
@@ -182,15 +183,31 @@ class Facts(StepFacts):
 
     def in_steps(self, spans: Iterable[S]) -> list[S]:
         """The spans that start in a step."""
+        if len(self.windows) == 1:
+            ((start, end),) = self.windows
+            start_us, end_us = (start - 0.5) / 1000, (end - 0.5) / 1000
+            return [span for span in spans if start_us <= span.start_us < end_us]
         return [span for span in spans if contains(self.windows, ns(span.start_us))]
+
+    @cached_property
+    def step_operators(self) -> list[CpuOp]:
+        """The operators that start in steps, on the steps' threads, without those that fetch batches."""
+        ops = [op for op in self.in_steps(self.cpu.ops) if not op.is_annotation]
+        fetching = union_of(self.cpu.spans["data loading"])
+        return [op for op in ops if not contains(fetching, ns(op.start_us))] if fetching else ops
+
+    @cached_property
+    def cpu_parts(self) -> dict[Cause, list[Interval]]:
+        """The steps' time by the state of the CPU."""
+        return self.cpu.partition(self.windows)
 
     def evidence(self, spans: Sequence[Span]) -> tuple[Span, ...]:
         """The longest spans, at most 100, from the median step unless other steps have most of their time."""
         start, end = window(self.step)
         shown = [span for span in spans if start <= ns(span.start_us) < end]
-        if 2 * len(self.steps) * length_us(union_of(shown)) < length_us(union_of(spans)):
+        if len(shown) < len(spans) and 2 * len(self.steps) * length_us(union_of(shown)) < length_us(union_of(spans)):
             shown = []
-        return tuple(sorted(shown or spans, key=lambda span: (-span.duration_us, span.start_us))[:MAX_EVIDENCE])
+        return tuple(nsmallest(MAX_EVIDENCE, shown or spans, key=lambda span: (-span.duration_us, span.start_us)))
 
     def sites(self, events: Sequence[CpuOp | CudaCall | PythonFunction]) -> list[Site]:
         """The operator, module and line around the start of each event."""

@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from kinetoscope.diagnosis.cpu_times import step_operators
 from kinetoscope.diagnosis.facts import MIN_SHARE, Facts
 from kinetoscope.diagnosis.rule import CannotTell, Rule
 from kinetoscope.diagnosis.sites import has_operator
@@ -33,7 +32,7 @@ def no_step_operators(rule: Rule, facts: Facts) -> CannotTell | None:
     """For a rule about the operators of a trace without GPU work."""
     if not facts.has_operators:
         return no_operators(rule, facts)
-    return None if step_operators(facts) else CannotTell(rule, "no step has an operator on its own thread", CPU_AND_GPU)
+    return None if facts.step_operators else CannotTell(rule, "no step has an operator on its own thread", CPU_AND_GPU)
 
 
 def no_calls(rule: Rule, facts: Facts) -> CannotTell | None:

@@ -22,6 +22,7 @@ from kinetoscope.diagnosis.rules import RULES
 from kinetoscope.report.gpus import gpu_data
 from kinetoscope.report.waiting import waits_per_step
 from kinetoscope.report.work_tables import KernelTime, kernel_times
+from kinetoscope.trace.averages import Average, key_averages
 from kinetoscope.trace.events import Trace, TraceError
 from kinetoscope.trace.kineto import no_collection, read_trace
 from kinetoscope.trace.progress import Progress
@@ -44,6 +45,8 @@ class DiagnosedTrace:
     summary: Summary
     captured: int = 0
     """Activities of graph replays that have the operators of a capture, by their order."""
+    averages: tuple[Average, ...] = ()
+    """The rows of `key_averages()`, where the summary needed them."""
     book: str = ""
     """The book's address, seen from the report: `../../`; if empty, its pages are named and not linked."""
 
@@ -126,7 +129,9 @@ def read_diagnosed(
                 f"{capture}: has no sequence of launches that equals a graph replay of {path}. Record the capture of "
                 "the same graph, with the same shapes, in one profile(...)"
             )
-        return DiagnosedTrace(path.name, diagnose(trace, rules, progress), summarize(trace), captured)
+        averages = () if trace.activities else key_averages(trace)
+        summary = summarize(trace, averages or None)
+        return DiagnosedTrace(path.name, diagnose(trace, rules, progress), summary, captured, averages)
 
 
 def finding_data(finding: Finding, step_us: float) -> dict[str, Any]:

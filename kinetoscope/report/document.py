@@ -26,6 +26,7 @@ from kinetoscope.report.timeline import step_timeline
 from kinetoscope.report.waiting import gaps_html, waiting_html
 from kinetoscope.report.work_tables import collectives_html, kernels_html, operators_html
 from kinetoscope.terminal import called
+from kinetoscope.trace.averages import key_averages
 from kinetoscope.trace.progress import Progress
 from kinetoscope.trace.text import shortened, visible
 
@@ -110,7 +111,7 @@ def _sections(diagnosed: DiagnosedTrace) -> Iterator[tuple[str, str, str]]:
         yield "kernels", "Kernels", kernels_html(diagnosed.kernel_times, len(trace.steps))
     yield "collectives", "Collectives", collectives_html(trace, diagnosed.summary)
     yield "counters", "Counters", counters_html(diagnosed.summary)
-    yield "operators", "Operators", operators_html(trace)
+    yield "operators", "Operators", operators_html(diagnosed.averages or key_averages(trace))
     yield "places", "Modules and source lines", places_html(trace)
     yield "memory", "Memory", memory_html(trace, diagnosed.memory)
     yield "counted", "What was counted", counted_html(diagnosed)

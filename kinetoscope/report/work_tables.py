@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from html import escape
 
 from kinetoscope.html import Cell, Html, code, details, note, table
-from kinetoscope.trace.averages import Average, key_averages
+from kinetoscope.trace.averages import Average
 from kinetoscope.trace.events import Collective, GpuActivity, Trace
 from kinetoscope.trace.kernel_names import decode_kernel_name
 from kinetoscope.trace.text import shortened
@@ -114,9 +114,9 @@ def _kernel_row(each: KernelTime, steps: int, total: float) -> list[Cell]:
     ]
 
 
-def operators_html(trace: Trace) -> Html:
+def operators_html(rows: Sequence[Average]) -> Html:
     """The rows of `key_averages()` in two short tables: operators by their GPU time and by their CPU time."""
-    averages = [each for each in key_averages(trace) if each.kind != "annotation"]
+    averages = [each for each in rows if each.kind != "annotation"]
     by_gpu = sorted((each for each in averages if each.self_gpu_us), key=lambda each: -each.self_gpu_us)
     by_cpu = sorted((each for each in averages if each.self_cpu_us > 0), key=lambda each: -each.self_cpu_us)
     parts = []

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import TypeVar
 
 import msgspec
 from msgspec import Struct
 
-from kinetoscope.trace.averages import key_averages
+from kinetoscope.trace.averages import Average, key_averages
 from kinetoscope.trace.communication import collectives, exposed_collectives_us
 from kinetoscope.trace.device_rows import CounterSummary, WaitSummary, summarize_counters, summarize_waits
 from kinetoscope.trace.events import Damage, GpuActivity, Step, Trace, Triple
@@ -126,8 +126,11 @@ class Summary(Struct, frozen=True, kw_only=True):
     operators: tuple[OperatorSummary, ...] = ()  # by their own CPU time, where the trace has no GPU work
 
 
-def summarize(trace: Trace) -> Summary:
-    """Summarize a trace. Raises `TraceError` if it has no CPU or GPU event."""
+def summarize(trace: Trace, averages: Sequence[Average] | None = None) -> Summary:
+    """Summarize a trace; `averages`: its rows of `key_averages()`, if they are known.
+
+    Raises `TraceError` if the trace has no CPU or GPU event.
+    """
     require_steps(trace)
     by_step = [step.activities for step in trace.steps]
     kinds = [Counter(map(attrgetter("kind"), activities)) for activities in by_step]
@@ -174,7 +177,7 @@ def summarize(trace: Trace) -> Summary:
         kinds_of_step=tuple(
             KindSummary(len(kind.steps), kind.step_us, kind.gpu_busy_us, kind.name) for kind in kinds_of_step(trace)
         ),
-        operators=() if trace.activities else _operators(trace),
+        operators=() if trace.activities else _operators(key_averages(trace) if averages is None else averages),
     )
 
 
@@ -204,8 +207,8 @@ def _notes(trace: Trace) -> Iterator[str]:
             yield f"{count:,} {category[:80] or 'other'} events are of a kind that is not read"
 
 
-def _operators(trace: Trace) -> tuple[OperatorSummary, ...]:
-    rows = sorted(key_averages(trace), key=lambda row: (-row.self_cpu_us, row.name))
+def _operators(averages: Sequence[Average]) -> tuple[OperatorSummary, ...]:
+    rows = sorted(averages, key=lambda row: (-row.self_cpu_us, row.name))
     return tuple(OperatorSummary(row.name, row.calls, round(row.self_cpu_us, 3), round(row.cpu_us, 3)) for row in rows)
 
 

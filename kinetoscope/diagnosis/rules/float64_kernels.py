@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 
 from kinetoscope.diagnosis.amounts import count_text, duration_text
-from kinetoscope.diagnosis.cpu_times import is_cpu_only, own_times, step_operators
+from kinetoscope.diagnosis.cpu_times import is_cpu_only, own_times
 from kinetoscope.diagnosis.facts import MIN_SHARE, Facts
 from kinetoscope.diagnosis.missing import no_gpu_work, no_step_operators
 from kinetoscope.diagnosis.peaks import find_peaks
@@ -54,7 +54,9 @@ def find(facts: Facts) -> Sequence[Finding] | CannotTell:
 
 def _on_cpu(facts: Facts) -> list[Finding] | CannotTell:
     """The same for operators, each by its own time, so that an operator around others counts for its own work alone."""
-    times = [(op, own_ns / 1000) for op, own_ns in own_times(step_operators(facts))]
+    if not any(op.input_types for op in facts.step_operators):
+        return CannotTell(RULE, "operators have no types", SHAPES)
+    times = [(op, own_ns / 1000) for op, own_ns in own_times(facts.step_operators)]
     typed_us = math.fsum(us for op, us in times if any(op.input_types))
     if not typed_us:
         return CannotTell(RULE, "operators have no types", SHAPES)

@@ -57,8 +57,10 @@ def _pauses(facts: Facts) -> list[Interval]:
     of the backward pass, autograd orders the graph.
     """
     others = union_of(op for op in facts.trace.cpu_ops if op.thread not in facts.cpu.threads)
-    idle = subtract(facts.cpu.partition(facts.windows)["Python"], others)
+    idle = subtract(facts.cpu_parts["Python"], others)
     long = [pause for pause in idle if length_us([pause]) >= LONG_US]
+    if not long:
+        return []
     ops = [op for op in facts.in_steps(facts.cpu.ops) if is_called(op)]
     starts, places = [ns(op.start_us) for op in ops], list(pairwise(["", *(op.name for op in ops), ""]))
     long_at = [places[bisect_right(starts, start)] for start, _ in long]
