@@ -185,30 +185,40 @@ def _cut(launches: Sequence[_Launch], anchor: str) -> list[_Stretch]:
 
 def _agreeing(launches: Sequence[_Launch], stretches: Sequence[_Stretch]) -> list[_Stretch]:
     """The largest group of stretches with the same launches; of these with the same kernels, if most have them."""
-    keys: list[Counter[Hashable]] = [Counter(each.key for each in launches[s.first : s.end]) for s in stretches]
+    keys = _counted(tuple([each.key for each in launches[s.first : s.end]]) for s in stretches)
     alike = _largest_group(keys, SAME_LAUNCHES)
-    details: list[Counter[Hashable]] = [
-        Counter(detail for each in launches[stretches[i].first : stretches[i].end] for detail in each.details)
+    details = _counted(
+        tuple([detail for each in launches[stretches[i].first : stretches[i].end] for detail in each.details])
         for i in alike
-    ]
+    )
     same = _largest_group(details, SAME_KERNELS)
     if len(same) >= MIN_TOKENS and 2 * len(same) > len(alike):
         alike = [alike[index] for index in same]
     return [stretches[index] for index in alike]
 
 
+def _counted(stretches: Iterable[tuple[Hashable, ...]]) -> list[Counter[Hashable]]:
+    """The counts of what each stretch has; equal stretches, as most of a loop are, have one counter."""
+    known: dict[tuple[Hashable, ...], Counter[Hashable]] = {}
+    return [known[each] if each in known else known.setdefault(each, Counter(each)) for each in stretches]
+
+
 def _largest_group(counters: Sequence[Counter[Hashable]], least: float) -> list[int]:
     """The indices of the largest group that agrees with its first member; empty for many small groups."""
     groups: list[list[int]] = []
-    known: dict[frozenset[tuple[Hashable, int]], list[int]] = {}  # most stretches of a loop are equal
+    known: dict[frozenset[tuple[Hashable, int]], list[int]] = {}
+    of_counter: dict[int, list[int]] = {}
     for index, counter in enumerate(counters):
-        key = frozenset(counter.items())
-        group = known.get(key)
+        group = of_counter.get(id(counter))
         if group is None:
-            group = next((each for each in groups if _common(counters[each[0]], counter) >= least), [])
-            known[key] = group
-            if not group and len(groups) < MAX_KINDS:
-                groups.append(group)
+            key = frozenset(counter.items())
+            group = known.get(key)
+            if group is None:
+                group = next((each for each in groups if _common(counters[each[0]], counter) >= least), [])
+                known[key] = group
+                if not group and len(groups) < MAX_KINDS:
+                    groups.append(group)
+            of_counter[id(counter)] = group
         group.append(index)
     return max(groups, key=len, default=[])
 
