@@ -201,6 +201,8 @@ class EventDecoder:
         event = kind(**_readable(text, kind))
         if isinstance(event, Instant) and _lacks_size(head.args, event):
             event.args = msgspec.structs.replace(event.args, bytes=None)
+        if isinstance(event, Memcpy | Memset) and event.args.moved_bytes is None and _states_bytes(head.args):
+            event.args.moved_bytes = IMPOSSIBLE
         return event
 
     def _pass_over(self, head: _Head, category: str, kind: type[Any] | None) -> None:
@@ -223,6 +225,10 @@ class EventDecoder:
                 self.kept.labels[head.pid] = f"{self.kept.labels.get(head.pid, '')} {text}"[:200]
 
 
+IMPOSSIBLE = -1
+"""The bytes of a copy or fill that states impossible ones."""
+
+
 def _damage(event: Any) -> str:
     """Why an event is left out; empty if all values that it needs are possible."""
     if not -_LATEST < event.ts < _LATEST:  # NaN: no timestamp
@@ -230,11 +236,18 @@ def _damage(event: Any) -> str:
     if isinstance(event, Event):
         if not event.dur >= 0:  # NaN: no duration
             return NO_DURATION
-        if isinstance(event, Kernel) and event.kind != "kernel" and event.args.moved_bytes is None:
+        if isinstance(event, Kernel) and event.args.moved_bytes == IMPOSSIBLE:
             return NO_SIZE
     elif isinstance(event, Instant) and event.args.bytes is None:
         return NO_SIZE
     return ""
+
+
+def _states_bytes(args: Raw) -> bool:
+    """Whether the arguments of a copy or fill give its bytes; ROCm's profiler leaves them out of some."""
+    with suppress(*JSON_ERRORS):
+        return bytes(_RAW_OBJECT.decode(args).get("bytes", b"null")) != b"null"
+    return False
 
 
 def _lacks_size(args: Raw, event: Instant) -> bool:

@@ -47,6 +47,14 @@ def changed(event: Event, value: Any, *path: str) -> Event:
     return found
 
 
+@pytest.mark.parametrize("value", [GONE, None])
+def test_a_copy_without_its_bytes_counts(value: object) -> None:
+    """ROCm's profiler gives no bytes of fills and of some copies."""
+    trace = read_trace(trace_bytes(changed(memcpy(1, 10, 5, 64), value, "args", "bytes")))
+    assert [(each.duration_us, each.moved_bytes) for each in trace.activities] == [(5.0, None)]
+    assert trace.damaged == ()
+
+
 @pytest.mark.parametrize(
     ("event", "reason", "name", "is_work"),
     [
@@ -56,7 +64,7 @@ def changed(event: Event, value: Any, *path: str) -> Event:
         *((changed(KERNEL, value, "ph"), NO_PHASE, "k", 1) for value in (GONE, None, "x", "B", "C", "i", 5, ["X"])),
         *(
             (changed(memcpy(1, 10, 5, 64), value, "args", "bytes"), NO_SIZE, "Memcpy DtoD (Device -> Device)", 1)
-            for value in (GONE, None, -1, 2**61, 10**400, "many")
+            for value in (-1, 2**61, 10**400, "many")
         ),
         (memset(1, 10, 5, -4), NO_SIZE, "Memset (Device)", 1),
         (memory(10, 10**400, 1), NO_SIZE, "[memory]", 0),

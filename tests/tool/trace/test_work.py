@@ -182,10 +182,13 @@ def test_pointwise_operators_that_leave_something_open(name: str, dims: Any, typ
 
 def test_copies_and_fills() -> None:
     up = events.memcpy(2, 60, 5, 1000) | {"name": "Memcpy HtoD (Pageable -> Device)"}
-    launches = [events.launch(correlation, 10.0 + correlation) for correlation in (1, 2, 3)]
-    gpu = [events.memcpy(1, 50, 5, 1000), up, events.memset(3, 70, 5, 4)]
-    copy, upload, fill = step_work(only_step(events.step(1, 0, 100), *launches, *gpu))
+    unknown = events.memset(4, 80, 5, 0)
+    del unknown["args"]["bytes"]
+    launches = [events.launch(correlation, 10.0 + correlation) for correlation in (1, 2, 3, 4)]
+    gpu = [events.memcpy(1, 50, 5, 1000), up, events.memset(3, 70, 5, 4), unknown]
+    copy, upload, fill, nothing = step_work(only_step(events.step(1, 0, 100), *launches, *gpu))
     assert (copy, upload, fill) == (ActivityWork(0, 2000), ActivityWork(0, 1000), ActivityWork(0, 4))
+    assert nothing is None
 
 
 def test_the_work_of_two_kernels_cannot_be_divided_but_a_copy_and_a_fill_stand_beside_one() -> None:
