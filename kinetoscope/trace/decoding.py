@@ -201,7 +201,7 @@ class EventDecoder:
         event = kind(**_readable(text, kind))
         if isinstance(event, Instant) and _lacks_size(head.args, event):
             event.args = msgspec.structs.replace(event.args, bytes=None)
-        if isinstance(event, Memcpy | Memset) and event.args.moved_bytes is None and _states_bytes(head.args):
+        if isinstance(event, Memcpy | Memset) and event.args.moved_bytes is None and _states(head.args, "bytes"):
             event.args.moved_bytes = IMPOSSIBLE
         return event
 
@@ -243,20 +243,17 @@ def _damage(event: Any) -> str:
     return ""
 
 
-def _states_bytes(args: Raw) -> bool:
-    """Whether the arguments of a copy or fill give its bytes; ROCm's profiler leaves them out of some."""
+def _states(args: Raw, key: str) -> bool:
+    """Whether the arguments give a value; ROCm's profiler leaves out the bytes of fills and of some copies."""
     with suppress(*JSON_ERRORS):
-        return bytes(_RAW_OBJECT.decode(args).get("bytes", b"null")) != b"null"
+        return bytes(_RAW_OBJECT.decode(args).get(key, b"null")) != b"null"
     return False
 
 
 def _lacks_size(args: Raw, event: Instant) -> bool:
     """Whether a total of a memory event is given and impossible."""
-    with suppress(*JSON_ERRORS):
-        given = _RAW_OBJECT.decode(args)
-        totals = ("Total Allocated", event.args.total_allocated), ("Total Reserved", event.args.total_reserved)
-        return any(value is None and bytes(given.get(name, b"null")) != b"null" for name, value in totals)
-    return False
+    totals = ("Total Allocated", event.args.total_allocated), ("Total Reserved", event.args.total_reserved)
+    return any(value is None and _states(args, key) for key, value in totals)
 
 
 def _looks_like_gpu_work(head: _Head, category: str) -> bool:
