@@ -24,7 +24,7 @@ endif
 # Wheels only, each of a hash in the lock; --no-deps, since the lock is complete (`pip check` says so afterwards).
 LOCKED = -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: --no-deps
 
-# A process for each core, of at most eight; in `make check` one more, since tests wait for browsers and servers.
+# A process for each core, of at most eight; in `make check` two more, since tests wait for browsers and servers.
 TESTS = $(PY) -m pytest --numprocesses auto --maxprocesses 8 --dist loadfile
 ALL_TESTS = $(TESTS) --numprocesses $$($(PY) -c 'import os; print(min(8, (os.cpu_count() or 1) + 2))')
 
@@ -105,13 +105,13 @@ record: $(READY)  ## measure on this GPU what is stale or missing (CHAPTER=mlp, 
 	$(PY) -m snippets.lab record $(if $(FRESH),--fresh) $(if $(MINUTES),--minutes $(MINUTES)) \
 		$(if $(WAIT),--wait) $(if $(SHARED),--shared) $${CHAPTER-}
 
-check:  ## what a change must pass: lint, docs, no stale recording, no flipped verdict, all tests (needs Chromium)
+check: $(READY)  ## what a change must pass: lint, docs, no stale recording, no flipped verdict, all tests (needs Chromium)
 	$(need) docs test lint
 	@SITE_URL=https://example.org/profiling-pytorch/ $(MAKE) --no-print-directory $(TOGETHER) lint docs \
 		recordings-check SITE=$(CHECKED)
 	BUILT_SITE=$(CHECKED) $(ALL_TESTS) --hypothesis-profile check
 
-recordings-check:
+recordings-check: $(READY)
 	$(PY) -m snippets.lab list --check
 	$(PY) -m snippets.lab claims --check
 

@@ -95,6 +95,15 @@ def test_few_targets_each_explained() -> None:
     assert len(targets()) <= 11
 
 
+def test_every_target_that_runs_python_installs_it_first() -> None:
+    """`make check` runs several targets at once: each of them may be the first to start."""
+    rules = re.findall(r"^([a-z-]+):([^#\n]*).*\n((?:\t.*\n)+)", MAKEFILE, re.MULTILINE)
+    python = re.compile(r"\$\((?:PY|BIN|TESTS|ALL_TESTS)\)")
+    running = {target: before for target, before, recipe in rules if python.search(recipe)}
+    assert {"docs", "test", "check", "recordings-check"} <= set(running)
+    assert [target for target, before in running.items() if "$(READY)" not in before] == []
+
+
 def test_commands_of_the_readme_exist() -> None:
     named = set(re.findall(r"\bmake ([a-z]+)", README))
     assert {"docs", "test", "check"} <= named
