@@ -11,9 +11,23 @@ from kinetoscope.html import Cell, Html, code, table
 from kinetoscope.trace.events import GpuActivity, Step
 from kinetoscope.trace.units import format_value
 from snippets.lab.charts.numbers import figure_cell
-from snippets.lab.finding import Device, Figure, Measure, at_least, at_most, between, claim, equals, timing_of_samples
+from snippets.lab.finding import (
+    Device,
+    Figure,
+    Measure,
+    at_least,
+    at_most,
+    between,
+    claim,
+    equals,
+    timing_of_samples,
+)
 from snippets.lab.finding.measure import percent, ratio_of_pairs, unpaired_ratio
-from snippets.lab.page import show as show
+from snippets.lab.page import (
+    Computation,
+    prediction as prediction,
+    show as show,
+)
 from snippets.training_memory.findings.held import (
     EAGER,
     NAMES,
@@ -29,7 +43,12 @@ from snippets.training_memory.findings.held import (
     variant,
 )
 from snippets.training_memory.findings.kinds import kind_of
-from snippets.training_memory.findings.steps import in_phase, is_matmul, run_of, share_of_gpu_time
+from snippets.training_memory.findings.steps import (
+    in_phase,
+    is_matmul,
+    run_of,
+    share_of_gpu_time,
+)
 
 RECOMPUTE = "training_memory/recompute"
 SMALL, LARGE = "64", "128"
@@ -138,6 +157,15 @@ def launching(device: Device) -> Figure:
 def launching_again(device: Device) -> Figure:
     """The CPU's time to launch the step that recomputes, at the larger batch."""
     return _time(device, LARGE, "recomputed", "enqueue")
+
+
+SECOND_FORWARD = Computation(
+    "A step plus its forward once more is how many steps?",
+    "training_memory.second_forward",
+    "One, and {training_memory.forward_time_share} of it again.",
+    "Add the share of a step that its forward takes.",
+    {2.0: "that runs backward again, too."},
+)
 
 
 @claim("TM40", at_most(1 + 1 / 3), scope="timing")
@@ -270,6 +298,11 @@ FIGURES: Mapping[str, Measure] = {
         unpaired_ratio(launching(device), _time(device, SMALL, "autocast", "from_python"))
     ),
     "recomputing_from_python": lambda device: _recomputing_over_keeping(device, LARGE, "from_python"),
+    "second_forward": lambda device: Figure(
+        1 + share_of_gpu_time(run_of(device, "autocast"), forward_work).number / 100,
+        "x",
+        origin="a step and its forward",
+    ),
     "forward_time_share": lambda device: share_of_gpu_time(run_of(device, "autocast"), forward_work),
     "recomputing_small": lambda device: _recomputing_over_keeping(device, SMALL, "from_python"),
 }
