@@ -39,12 +39,13 @@ def test_a_computed_value_is_checked_while_it_is_written(on_trial: Opened, value
 def bars(page: Page) -> dict[str, float]:
     """Name -> width of its bar in pixels."""
     rows = fence(page, "trial-bars").locator(".floor-bars li").filter(visible=True)
-    return {row.locator(".name").inner_text().split("\n")[0]: _width(page, row) for row in rows.all()}
-
-
-def _width(page: Page, row: object) -> float:
-    box = row.locator(".track i").bounding_box()  # type: ignore[attr-defined]
-    return float(box["width"]) if box else 0.0
+    widths: dict[str, float] = rows.evaluate_all(
+        """(rows) => Object.fromEntries(rows.map((row) => [
+          row.querySelector(".name").firstChild.textContent.trim(),
+          row.querySelector("i").getBoundingClientRect().width,
+        ]))"""
+    )
+    return widths
 
 
 @pytest.mark.parametrize("width", [360, 1280])
@@ -68,7 +69,7 @@ def test_a_prediction_far_off_widens_the_scale_up_to_four_times(on_trial: Opened
     page.get_by_label("Show every answer").uncheck()
     page.locator("#trial-predict-guess").fill("99999")
     page.locator("#trial-predict-guess").press("Enter")
-    expect(fence(page, "trial-bars").locator(".you b")).to_have_text("99999 µs →")
+    expect(fence(page, "trial-bars").locator(".you .amount")).to_have_text("99999 µs →")
     drawn = bars(page)
     assert before["the floor"] / drawn["the floor"] == pytest.approx(4, rel=0.05)
     assert drawn["your prediction"] == pytest.approx(max(before.values()), abs=2)

@@ -79,7 +79,7 @@
     const { top } = list.dataset, widest = Math.max(top, Math.min(amount, 4 * top));
     list.style.setProperty("--top", widest);
     const name = make("span", { className: "name" }, "your prediction");
-    const track = make("span", { className: "track" }, make("i"), make("b", {}, amount > widest ? `${text} →` : text));
+    const track = make("span", { className: "track" }, make("i"), make("span", { className: "amount" }, amount > widest ? `${text} →` : text));
     const bar = make("li", { className: "you" }, name, track);
     bar.style.setProperty("--amount", Math.min(amount, widest));
     list.querySelector(".floor").after(bar);

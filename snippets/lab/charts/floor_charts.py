@@ -56,5 +56,5 @@ def _row(name: str, figure: Figure, text: str, kind: str = "") -> str:
     css = f' class="{kind}"' if kind else ""
     return (
         f'<li{css} style="--amount: {figure.number:g}"><span class="name">{escape(main)}{detail}</span>'
-        f'<span class="track"><i></i><b>{escape(text)}</b></span></li>'
+        f'<span class="track"><i></i><span class="amount">{escape(text)}</span></span></li>'
     )
