@@ -11,6 +11,7 @@ rates.py        FLOP/s and bytes/s in a cell, as percentages of the ceilings
 diff.py         the differences between two steps
 guesses.py      questions with a measured answer
 predictions.py  guesses after a computed value
+mends.py        a mend as a diff of two measured functions
 disturbed.py    what was disturbed while it was timed: a line below pieces, a banner, a mark on figures
 sample.py       the banner above made-up numbers in a preview
 signatures.py   a table of the functions that a page can call
@@ -52,6 +53,7 @@ from snippets.lab.page.ledger import (
     ledger_list as ledger_list,
     status_counts as status_counts,
 )
+from snippets.lab.page.mends import mend_diff as mend_diff
 from snippets.lab.page.nav import chapter_list as chapter_list
 from snippets.lab.page.predictions import Computation as Computation, prediction as prediction
 from snippets.lab.page.race import race_bars as race_bars, race_table as race_table
