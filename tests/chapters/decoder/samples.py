@@ -2,24 +2,128 @@
 
 from __future__ import annotations
 
-from tests.lab.sample_recordings import Sample, sample_of
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-X, ROW, WEIGHT = [8192, 4096], [8192, 1], [4096]
-EAGER = [
-    ("aten::pow", [X, []], [("vectorized_elementwise_kernel", 40.0)]),
-    ("aten::mean", [X], [("reduce_kernel", 30.0)]),
-    ("aten::add", [ROW, []], [("vectorized_elementwise_kernel", 3.0)]),
-    ("aten::rsqrt", [ROW], [("vectorized_elementwise_kernel", 3.0)]),
-    ("aten::mul", [X, ROW], [("elementwise_kernel", 45.0)]),
-    ("aten::mul", [X, WEIGHT], [("elementwise_kernel", 45.0)]),
-]
-"""An operator, the shapes of its inputs, and its kernels with their microseconds."""
+from snippets.lab.experiment import find
+from snippets.lab.recording.schema import Timing
+from tests.chapters.decoder.probed import probes
+from tests.lab import samples
+from tests.lab.sample_recordings import SPREAD, Sample, sample_of
+from tests.tool import events
+
+GEMV = "void gemvNSP_kernel<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16, float, 1, 32, 4, 1024>"
+FLASH = "void pytorch_flash::flash_fwd_splitkv_kernel<Flash_fwd_kernel_traits<64, 64, 256, 4>>"
+FUSED = "triton_red_fused__to_copy_add_mean_mul_pow_rsqrt_0"
+CAT = "void at::native::(anonymous namespace)::CatArrayBatchedCopy<__nv_bfloat16>"
+LAYERS = 22
+Launched = Sequence[tuple[str, Sequence[tuple[str, float]]]]
+"""The calls of a step: name of the call, and its kernels with their microseconds."""
+ITERATION_US = {
+    "eager": 8_200.0,
+    "static": 8_400.0,
+    "graph": 2_000.0,
+    "compiled": 4_000.0,
+    "reduce_overhead": 1_400.0,
+    "layers": 1_300.0,
+    "joined": 1_200.0,
+    "max_autotune": 1_190.0,
+}
+PAIRS_US = {
+    "item": (420.0, 400.0),
+    "sampling": (900.0, 420.0),
+    "int4": (2_400.0, 500.0),
+    "long_cache": (900.0, 500.0),
+    "cat": (9_000.0, 2_000.0),
+    "mask": (3_000.0, 1_500.0),
+    "repeat_kv": (6_000.0, 1_800.0),
+    "prompt_logits": (14_000.0, 12_000.0),
+    "padded": (6_000.0, 1_600.0),
+}
+GRAPHS = ("graph", "reduce_overhead", "layers", "joined", "max_autotune")
 
 
-def recordings(fused_kernels: int = 1) -> list[Sample]:
-    """One for each experiment."""
-    fused = [("fused_rms_norm", [X, WEIGHT], [("rms_norm_kernel", 38.0)] * fused_kernels)]
+def eager_token(per_layer: int = 20) -> Launched:
+    """A launch for each kernel."""
+    kernels = [(GEMV, 8.0)] * 7 + [(FUSED, 2.0)] * (per_layer - 8) + [(FLASH, 6.0)]
+    return [("cudaLaunchKernel", [kernel]) for kernel in LAYERS * kernels]
+
+
+def graph_token(per_layer: int = 9, others_us: float = 5.0) -> Launched:
+    """One launch for all kernels: in each layer four products."""
+    layer = [(GEMV, 9.0)] * 4 + [(FUSED, others_us)] * (per_layer - 5) + [(FLASH, 6.0)]
+    return [("cudaGraphLaunch", [*LAYERS * layer, (GEMV, 40.0)])]
+
+
+def trace(label: str, launched: Launched, reads: int = 0, tokens: int = 0) -> bytes:
+    """Three steps; in each `reads` copies to the CPU at its end. With `tokens`, each step is so many tokens in a row,
+    with a span around each."""
+    found: list[events.Event] = []
+    correlation, start = 0, 0.0
+    for number in range(3):
+        begin = start
+        for _ in range(tokens or 1):
+            first = start
+            at = free = start + 10.0
+            for call, kernels in launched:
+                correlation += 1
+                found.append(events.launch(correlation, at, name=call))
+                free = max(free, at + 5.0)
+                for name, us in kernels:
+                    found.append(events.kernel(name, correlation, free, us))
+                    free += us
+                at += 6.0
+            for _ in range(reads):
+                correlation += 1
+                copy = events.memcpy(correlation, free, 2.0, 8) | {"name": "Memcpy DtoH (Device -> Pageable)"}
+                found += [events.launch(correlation, at, name="cudaMemcpyAsync"), copy]
+                at, free = at + 6.0, free + 2.0
+            start = max(at, free) + 20.0
+            if tokens:
+                found.append(events.annotation("token", first + 1, start - first - 2))
+        found += [
+            events.step(number + 2, begin, start - begin),
+            events.annotation(label, begin + 0.5, start - begin - 1),
+        ]
+        start += 50.0
+    return events.trace_bytes(*found, deviceProperties=[{"id": 0, "name": "NVIDIA Sample"}])
+
+
+def loop(name: str, us: float, content: bytes) -> Sample:
+    """A loop's recording with its trace; untimed with 0."""
+    (described,) = find(f"decoder/{name}")
+    work = described.work(**described.parameters) if described.work else None
+    point = samples.point(
+        dict(described.parameters),
+        flops=work.flops if work else 0,
+        bytes=work.bytes if work else 0,
+        iteration=Timing.from_samples([share * us for share in SPREAD]) if us else None,
+        reference_dtype="float32",
+    )
+    return samples.sample(f"decoder/{name}", label=described.label, points=(point,)), content
+
+
+def recordings(
+    iterations: Mapping[str, float] | None = None,
+    traces: Mapping[str, Launched] | None = None,
+    data: Mapping[str, Any] | None = None,
+    pairs: Mapping[str, tuple[float, float]] | None = None,
+) -> list[Sample]:
+    """One for each experiment, with changed times of rungs and of pairs, changed traces of rungs, or data of probes."""
+    found = []
+    for name, us in (ITERATION_US | dict(iterations or {})).items():
+        launched = graph_token(*(() if name == "joined" else (11,))) if name in GRAPHS else eager_token()
+        if name == "graph":
+            launched = graph_token(24, 2.0)
+        found.append(loop(name, us, trace("token", (traces or {}).get(name, launched))))
+    for name, reads in (("generate", 2), ("generate_late", 2), ("generate_never", 1)):
+        launched = (traces or {}).get(name, eager_token(45))
+        found.append(loop(name, 0.0, trace("generate", launched, reads=reads, tokens=5)))
+    for name, times in (PAIRS_US | dict(pairs or {})).items():
+        label = "prompt" if name in ("prompt_logits", "padded") else "token"
+        for state, us in zip(("before", "after"), times, strict=True):
+            found.append(loop(f"{name}_{state}", us, trace(label, eager_token())))
     return [
-        sample_of("decoder/eager", 166.0, EAGER),
-        sample_of("decoder/fused", 38.0 * fused_kernels, fused),
+        *found,
+        *(sample_of(f"decoder/{name}", 0.0, data=each) for name, each in (probes() | dict(data or {})).items()),
     ]
