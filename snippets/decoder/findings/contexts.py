@@ -9,7 +9,7 @@ from typing import Any
 from kinetoscope.html import Cell, Html, table
 from snippets.decoder.findings.probed import entry, ratio, time
 from snippets.decoder.findings.reading import SMALL, floor_of
-from snippets.lab.charts.bar_charts import stacked_bars
+from snippets.lab.charts.bar_charts import stacked_bars, timing_bars
 from snippets.lab.charts.numbers import figure_cell
 from snippets.lab.finding import (
     Device,
@@ -139,6 +139,18 @@ LONG = Computation(
         "decoder.short_floor_us": "that is the weights alone.",
     },
 )
+
+
+def opening(device: Device) -> Html:
+    """One layer's attention behind 1,024 and 8,192 tokens, by the kind of cache."""
+    groups = {
+        heading: {
+            f"{int(tokens):,} tokens": timing_of_samples(entry(device, CACHES, tokens, kind, "us"))
+            for tokens in sorted(device[CACHES].data, key=int)
+        }
+        for kind, heading in KINDS.items()
+    }
+    return timing_bars(device, groups, "One layer's attention for eight texts, by its cache", axis="time of attention")
 
 
 def context_bars(device: Device) -> Html:

@@ -178,14 +178,24 @@ def ladder_bars(device: Device) -> Html:
     rungs = {GENERATE: generate_us(device)} | {name: device[each].time("iteration") for name, each in RUNGS.items()}
     caption = "One token of 1.1 billion weights, from the floor up"
     floor = ("the floor: bytes / rate of reading", floor_us(device))
-    return floor_bars(device, floor, rungs, caption, conditions="Batch 1, without the profiler. One linear scale.")
+    return floor_bars(device, floor, rungs, caption, conditions=CONDITIONS)
+
+
+CONDITIONS = "Batch 1, without the profiler. One linear scale."
 
 
 def first_bars(device: Device) -> Html:
-    """A token of `generate` and of the plain loop, from the floor up."""
-    rungs = {GENERATE: generate_us(device), "own loop: a cache that grows": token_us(device, "eager")}
+    """A token of `generate`, from the floor up."""
     floor = ("the floor: bytes / rate of reading", floor_us(device))
-    return floor_bars(device, floor, rungs, "One token, from the floor up", conditions="Batch 1, without the profiler.")
+    rungs = {GENERATE: generate_us(device)}
+    return floor_bars(device, floor, rungs, "One token of generate, from the floor up", conditions=CONDITIONS)
+
+
+def plain_bars(device: Device) -> Html:
+    """A token of the plain loop, over the launches alone."""
+    launching = ("the launches alone: kernels x cost of a launch", launching_us(device))
+    rungs = {"own loop: a cache that grows": token_us(device, "eager"), GENERATE: generate_us(device)}
+    return floor_bars(device, launching, rungs, "One token of the plain loop", conditions=CONDITIONS)
 
 
 def ladder_table(device: Device) -> Html:

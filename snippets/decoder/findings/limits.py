@@ -258,5 +258,8 @@ FIGURES: Mapping[str, Measure] = {
     "small_layers_share": lambda device: read_share(device, "1.1 billion", "layers"),
     "large_us": lambda device: steady_us(device, "decoder/steady_8b", "max_autotune"),
     "eager_joules": lambda device: joules(device, "decoder/steady_1b", "eager"),
+    "tokens_per_joule": lambda device: Figure(
+        1 / joules(device, "decoder/steady_1b", "joined").number, origin="one joule / a token's"
+    ),
     "joined_joules": lambda device: joules(device, "decoder/steady_1b", "joined"),
 }

@@ -24,7 +24,7 @@ from snippets.lab.finding import (
     percent,
     unpaired_ratio,
 )
-from snippets.lab.page import show as show
+from snippets.lab.page import floor_bars, show as show
 
 PROMPTS = "decoder/prefill_lengths"
 KINDS: Mapping[str, str] = {"gemm": "products", "gemv": "products", "attention": "attention"}
@@ -81,6 +81,20 @@ def mostly_products(device: Device) -> Figure:
     return share_of(device, "2048", "products")
 
 
+def prompt_token_us(device: Device) -> Figure:
+    """The time of a prompt of 2048 tokens, for each of its tokens."""
+    us = prompt_us(device, "2048")
+    low, high = us.bounds
+    return Figure(us.number / 2048, "us", (low / 2048, high / 2048), us.origin)
+
+
+def opening(device: Device) -> Html:
+    """A token of a prompt and a token of an answer."""
+    read = ("a token that is read: prompt of 2,048", prompt_token_us(device))
+    written = {"a token that is written: one text, in a CUDA graph": token_us(device, "graph")}
+    return floor_bars(device, read, written, "Time of one token of 1.1 billion weights, read and written")
+
+
 def table_of_prompts(device: Device) -> Html:
     """Prompts of more and more tokens: time, time of a token, and both floors."""
     rows: list[list[Cell]] = []
@@ -107,6 +121,7 @@ def kinds_bars(device: Device) -> Html:
 
 
 FIGURES: Mapping[str, Measure] = {
+    "prompt_token_us": prompt_token_us,
     "prompt_16_us": lambda device: prompt_us(device, "16"),
     "prompt_16_over_token": lambda device: unpaired_ratio(prompt_us(device, "16"), token_us(device, "graph")),
     "prompt_2048_us": lambda device: prompt_us(device, "2048"),

@@ -40,13 +40,14 @@ PAIRS_US = {
     "prompt_logits": (14_000.0, 12_000.0),
     "padded": (6_000.0, 1_600.0),
 }
+READS = {"generate": 2, "generate_late": 2, "generate_never": 1}
 GRAPHS = ("graph", "reduce_overhead", "layers", "joined", "max_autotune")
 
 
-def eager_token(per_layer: int = 20) -> Launched:
+def eager_token(per_layer: int = 20, layers: int = LAYERS) -> Launched:
     """A launch for each kernel."""
     kernels = [(GEMV, 8.0)] * 7 + [(FUSED, 2.0)] * (per_layer - 8) + [(FLASH, 6.0)]
-    return [("cudaLaunchKernel", [kernel]) for kernel in LAYERS * kernels]
+    return [("cudaLaunchKernel", [kernel]) for kernel in layers * kernels]
 
 
 def graph_token(per_layer: int = 9, others_us: float = 5.0) -> Launched:
@@ -56,11 +57,11 @@ def graph_token(per_layer: int = 9, others_us: float = 5.0) -> Launched:
 
 
 def trace(label: str, launched: Launched, reads: int = 0, tokens: int = 0) -> bytes:
-    """Three steps; in each `reads` copies to the CPU at its end. With `tokens`, each step is so many tokens in a row,
+    """Three steps; in each `reads` copies to the CPU at its end. With `tokens`, one step of so many tokens in a row,
     with a span around each."""
     found: list[events.Event] = []
     correlation, start = 0, 0.0
-    for number in range(3):
+    for number in range(1 if tokens else 3):
         begin = start
         for _ in range(tokens or 1):
             first = start
@@ -109,21 +110,37 @@ def recordings(
     data: Mapping[str, Any] | None = None,
     pairs: Mapping[str, tuple[float, float]] | None = None,
 ) -> list[Sample]:
-    """One for each experiment, with changed times of rungs and of pairs, changed traces of rungs, or data of probes."""
-    found = []
-    for name, us in (ITERATION_US | dict(iterations or {})).items():
-        launched = graph_token(*(() if name == "joined" else (11,))) if name in GRAPHS else eager_token()
-        if name == "graph":
-            launched = graph_token(24, 2.0)
-        found.append(loop(name, us, trace("token", (traces or {}).get(name, launched))))
-    for name, reads in (("generate", 2), ("generate_late", 2), ("generate_never", 1)):
-        launched = (traces or {}).get(name, eager_token(45))
-        found.append(loop(name, 0.0, trace("generate", launched, reads=reads, tokens=5)))
-    for name, times in (PAIRS_US | dict(pairs or {})).items():
-        label = "prompt" if name in ("prompt_logits", "padded") else "token"
-        for state, us in zip(("before", "after"), times, strict=True):
-            found.append(loop(f"{name}_{state}", us, trace(label, eager_token())))
+    """One for each experiment; with arguments only those that they change: times of rungs and of pairs, traces of
+    rungs, data of probes."""
+    whole = not (iterations or traces or data or pairs)
+    rungs = ITERATION_US | dict(iterations or {})
+    names = list(rungs) if whole else [*(iterations or {}), *(name for name in traces or {} if name in rungs)]
+    calls = READS if whole else {name: READS[name] for name in traces or {} if name in READS}
     return [
-        *found,
-        *(sample_of(f"decoder/{name}", 0.0, data=each) for name, each in (probes() | dict(data or {})).items()),
+        *(rung(name, rungs[name], (traces or {}).get(name)) for name in names),
+        *(call(name, reads, (traces or {}).get(name)) for name, reads in calls.items()),
+        *(each for name, times in (PAIRS_US if whole else pairs or {}).items() for each in pair(name, times)),
+        *(sample_of(f"decoder/{name}", 0.0, data=each) for name, each in (probes() if whole else data or {}).items()),
     ]
+
+
+def rung(name: str, us: float, launched: Launched | None = None) -> Sample:
+    """A rung of the ladder."""
+    usual = graph_token(24, 2.0) if name == "graph" else graph_token(9 if name == "joined" else 11)
+    return loop(name, us, trace("token", launched or (usual if name in GRAPHS else eager_token())))
+
+
+def call(name: str, reads: int, launched: Launched | None = None) -> Sample:
+    """A call of `generate`."""
+    return loop(
+        name,
+        0.0,
+        trace("generate", launched or eager_token(45, LAYERS if name == "generate" else 2), reads=reads, tokens=3),
+    )
+
+
+def pair(name: str, times: tuple[float, float]) -> list[Sample]:
+    """A fault before and after its mend."""
+    label = "prompt" if name in ("prompt_logits", "padded") else "token"
+    content = trace(label, eager_token(layers=1))
+    return [loop(f"{name}_{state}", us, content) for state, us in zip(("before", "after"), times, strict=True)]
