@@ -3,7 +3,7 @@
 from snippets.lab.finding import Device, Figure, claim, equals
 
 
-@claim("DECODER-1", equals(1))
-def a_token_is_one_launch(device: Device) -> Figure:
-    """As a recorded graph, a token is one launch."""
-    return device["decoder/graph"].per_step(lambda step: len(step.calls))
+@claim("DC1", equals(1))
+def a_graph_is_one_launch(device: Device) -> Figure:
+    """The kernels of a recorded token are launched by one call."""
+    return device["decoder/graph"].per_step(lambda step: len({kernel.correlation for kernel in step.kernels}))

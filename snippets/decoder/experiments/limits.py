@@ -9,6 +9,7 @@ from typing import Any
 
 from snippets.decoder.experiments.clocks import (
     Step,
+    by_name,
     kernels_of,
     recorded,
     times_us,
@@ -64,7 +65,8 @@ def boundary(
 
     Returns {elements: {"us": samples of a kernel's share of a graph of so many
     kernels, each of which waits for the one before, "stream_us": launched one
-    by one, "kernels": of one replay, with gaps}}. On a CPU nothing is a graph.
+    by one, "kernel_us" and "gap_us": of each kernel of a profiled replay}}.
+    On a CPU nothing is a graph.
     """
     import torch
 
@@ -78,10 +80,12 @@ def boundary(
 
         replay = recorded(chain, device)
         timed = times_us({"graph": replay, "stream": chain}, device)
+        profiled = kernels_of(instruments, replay, device)
         found[str(elements)] = {
             "us": [us / kernels for us in timed["graph"]],
             "stream_us": [us / kernels for us in timed["stream"]],
-            "kernels": kernels_of(instruments, replay, device),
+            "kernel_us": [one["us"] for one in profiled],
+            "gap_us": [one["gap_us"] for one in profiled[1:]],
         }
     return found
 
@@ -171,7 +175,7 @@ def prefill_lengths(
     """Prompts of more and more tokens, as CUDA graphs.
 
     Returns {tokens: {"us": samples, "flops", "bytes": the weights, "kernels":
-    of one replay}}; half of the scores of a prompt are hidden.
+    of one replay by name}}; half of the scores of a prompt are hidden.
     """
     from snippets.decoder.model import (
         bytes_per_token,
@@ -191,7 +195,7 @@ def prefill_lengths(
             "us": times_us({"prefill": step}, device)["prefill"],
             "flops": count * flops_per_token(model.config, count // 2) - head,
             "bytes": bytes_per_token(model.config, 1, count),
-            "kernels": kernels_of(instruments, step, device),
+            "kernels": by_name(kernels_of(instruments, step, device)),
         }
     return found
 

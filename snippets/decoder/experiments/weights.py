@@ -71,8 +71,8 @@ def one_product(
         ]
         entry: dict[str, Any] = {}
         replays = {}
+        torch._dynamo.reset()
         for name in ways.split(","):
-            torch._dynamo.reset()
             kind, options = WAYS[name]
             try:
                 linears = [
