@@ -203,8 +203,7 @@ def split_points() -> list[dict[str, Any]]:
             "kernels": [kernel(name, 4.0, (1, max(1, tokens // 512) if variant == "shared" else 1, batch * kv_heads))],
         }
         for heads, kv_heads, head_dim in ((32, 4, 64), (32, 8, 128))
-        for batch in (1, 16, 64)
-        for tokens in (256, 1024, 4096, 16384)
+        for batch, tokens in ((1, 256), (1, 1024), (1, 4096), (1, 16384), (8, 1024), (32, 1024), (64, 1024))
         for variant, name in names.items()
     ]
 
