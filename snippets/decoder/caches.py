@@ -46,6 +46,13 @@ class SlicedCache(StaticCache):
 # --8<-- [end:sliced]
 
 
+class FullCache(StaticCache):
+    """Ends at the newest token, which therefore sees all of it."""
+
+    def mask(self, positions):
+        """One new token sees everything: no mask."""
+
+
 # --8<-- [start:repeated]
 class RepeatedCache(SlicedCache):
     """Gives each query head a copy of its keys and values, as models do in
@@ -74,11 +81,10 @@ def page_blocks(table: Tensor, pages: int, length: int, size: int) -> BlockMask:
     the sequence of query i sees the first `length` keys of its own pages.
     """
     batch, own = table.shape
-    # (batch, pages): which part of the sequence a page holds
-    order = torch.zeros(batch, pages, dtype=torch.long, device=table.device)
-    order.scatter_(
-        1, table, torch.arange(own, device=table.device).repeat(batch, 1)
-    )
+    # (batch, pages): which part of the sequence a page holds, if any
+    order = torch.full((batch, pages), own, device=table.device)
+    parts = torch.arange(own, device=table.device)
+    order.scatter_(1, table, parts.repeat(batch, 1))
 
     def is_past(
         row: Tensor, head: Tensor, query: Tensor, key: Tensor

@@ -108,16 +108,17 @@ class Fp8Linear(nn.Module):
         self.register_buffer("scale", scale)
 
     def forward(self, x: Tensor) -> Tensor:
-        rows = x.reshape(-1, x.shape[-1])
-        scale = rows.float().abs().amax() / FP8_MAX
+        rows = x.reshape(-1, x.shape[-1]).float()
+        scale = rows.abs().amax() / FP8_MAX
+        filled = F.pad(rows / scale, (0, 0, 0, -len(rows) % 16))
         y = torch._scaled_mm(
-            (rows.float() / scale).to(torch.float8_e4m3fn),
+            filled.to(torch.float8_e4m3fn),  # (a multiple of 16, k)
             self.codes.t(),
             scale_a=scale,
             scale_b=self.scale,
             out_dtype=x.dtype,
         )
-        return y.view(*x.shape[:-1], -1)
+        return y[: len(rows)].reshape(*x.shape[:-1], -1)
 
     def dequantized(self) -> Tensor:
         return self.codes.float() * self.scale

@@ -23,9 +23,10 @@ HEADS = ((32, 4, 64), (32, 8, 128))
 
 
 def split_keys(
-    instruments: Instruments, device: str, tokens: str, counts: str
+    instruments: Instruments, device: str, points: str
 ) -> dict[str, Any]:
-    """The kernels of attention for one query behind longer and longer texts.
+    """The kernels of attention for one query behind texts: `8x1024` are eight
+    sequences of so many tokens.
 
     Returns {"points": [{"heads", "kv_heads", "head_dim", "batch", "tokens",
     "variant", "us": samples as a CUDA graph, "kernels"}]}; variants: keys and
@@ -34,24 +35,24 @@ def split_keys(
     """
     found = []
     for heads, kv_heads, head_dim in HEADS:
-        for batch in numbers(counts):
-            for length in numbers(tokens):
-                shape = {
-                    "heads": heads,
-                    "kv_heads": kv_heads,
-                    "head_dim": head_dim,
-                    "batch": batch,
-                    "tokens": length,
-                }
-                steps = attentions(device, **shape)
-                replays = {
-                    name: recorded(step, device) for name, step in steps.items()
-                }
-                timed = times_us(replays, device, 3)
-                for name, step in steps.items():
-                    kernels = kernels_of(instruments, step, device)
-                    entry = {"us": timed[name], "kernels": kernels}
-                    found.append({**shape, "variant": name, **entry})
+        for point in points.split(","):
+            batch, length = numbers(point.replace("x", ","))
+            shape = {
+                "heads": heads,
+                "kv_heads": kv_heads,
+                "head_dim": head_dim,
+                "batch": batch,
+                "tokens": length,
+            }
+            steps = attentions(device, **shape)
+            replays = {
+                name: recorded(step, device) for name, step in steps.items()
+            }
+            timed = times_us(replays, device, 3)
+            for name, step in steps.items():
+                kernels = kernels_of(instruments, step, device)
+                entry = {"us": timed[name], "kernels": kernels}
+                found.append({**shape, "variant": name, **entry})
     return {"points": found}
 
 
@@ -123,6 +124,8 @@ def cache_kinds(
             try:
                 result = step().float()
                 replays[name] = recorded(step, device)
+            except torch.AcceleratorError:  # the GPU is unusable from here
+                raise
             except (RuntimeError, AssertionError) as error:
                 entry[name] = stopped(error)
                 continue

@@ -78,7 +78,7 @@ def block_us(step: Step, device: str, count: int) -> float:
 
 def kernels_of(instruments: Any, step: Step, device: str) -> list[Any]:
     """What one call puts on the GPU: name, grid and microseconds of each
-    activity, and those since the end of the one before. Empty on a CPU."""
+    activity, and the gap to the one before. Empty on a CPU."""
     import torch
 
     if device != "cuda":
@@ -108,6 +108,16 @@ def kernels_of(instruments: Any, step: Step, device: str) -> list[Any]:
 def numbers(text: str) -> list[int]:
     """`1,8,64` -> [1, 8, 64]."""
     return [int(number) for number in text.split(",")]
+
+
+def by_name(kernels: list[Any]) -> dict[str, dict[str, Any]]:
+    """Count and microseconds of what `kernels_of` returns, by name."""
+    found: dict[str, dict[str, Any]] = {}
+    for one in kernels:
+        entry = found.setdefault(one["name"], {"count": 0, "us": 0.0})
+        entry["count"] += 1
+        entry["us"] = round(entry["us"] + one["us"], 3)
+    return found
 
 
 def stopped(error: Exception) -> dict[str, str]:

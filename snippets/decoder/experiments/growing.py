@@ -93,9 +93,10 @@ def batch_us(
     model: Any, device: str, batch: int, context: int
 ) -> dict[str, list[float]]:
     """The samples of one batch of `batches`."""
+    from snippets.decoder.caches import FullCache
     from snippets.decoder.compiling import compile_layers
 
-    cache = filled(model, batch, context)
+    cache = filled(model, batch, context, FullCache)
     step = decode_at(compile_layers(model), cache, batch, context)
     steps = {
         "us": recorded(step, device),
@@ -214,7 +215,7 @@ def growth_probes() -> Iterator[Experiment]:
         ),
         "split_keys": (
             split_keys,
-            {"tokens": "256,1024,4096,16384", "counts": "1,16,64"},
+            {"points": "1x256,1x1024,1x4096,1x16384,8x1024,32x1024,64x1024"},
         ),
         "cache_kinds": (
             cache_kinds,

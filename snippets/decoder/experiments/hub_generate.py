@@ -91,9 +91,10 @@ class TokenSpans:
 
 
 @contextlib.contextmanager
-def stopping(check: str, device: str) -> Iterator[None]:
+def stopping(check: str, device: str, longest: int) -> Iterator[None]:
     """How `generate` asks whether all sequences have ended: "each" token, as
-    it does, "late", one token later without waiting, or "never".
+    it does, "late", one token later without waiting, or "never": then it ends
+    at `longest` tokens, prompt included.
 
     Raises `NeedsGpu` for "late" on a CPU, and `NotImplementedError` where this
     version cannot.
@@ -110,11 +111,15 @@ def stopping(check: str, device: str) -> Iterator[None]:
         raise NotImplementedError(f"no {names[check]} in this transformers")
     stop_check = getattr(utils, names[check])
     if check == "late":
-        replaced = patch.object(
+        replaced: Any = patch.object(
             stop_check, "is_supported", lambda *_, **__: True
         )
     else:
-        replaced = patch.object(stop_check, "__call__", lambda *_, **__: False)
+        replaced = patch.object(
+            stop_check,
+            "__call__",
+            lambda _self, _unfinished, _tokens, length: length >= longest,
+        )
     with replaced:
         yield
 
@@ -153,7 +158,7 @@ def generate_loop(
     def calls() -> Generator[torch.Tensor, None, None]:
         spans = TokenSpans()
         while True:
-            with stopping(check, device):
+            with stopping(check, device, prompt + tokens):
                 text = generate(theirs, ids, tokens, spans)
             spans.end()
             texts[:] = [text[:1]]
@@ -208,8 +213,8 @@ def generate_times(
         return {"missing": str(error)}
     ids = prompt_of(model, batch, prompt)
     found: dict[str, Any] = {}
-    for name in ways.split(","):
-        check, options = WAYS[name]
+    variants = {name: way(name, prompt + many) for name in ways.split(",")}
+    for name, (check, options) in variants.items():
         try:
             call = functools.partial(
                 call_s, theirs, ids, check=check, **options
@@ -223,7 +228,7 @@ def generate_times(
     for index, place in itertools.product(range(rounds), range(len(running))):
         name = running[place if index % 2 == 0 else -1 - place]
         entry = found[name]
-        check, options = WAYS[name]
+        check, options = variants[name]
         few_s, many_s = (
             call_s(theirs, ids, new=new, check=check, **options)
             for new in (few, many)
@@ -235,17 +240,25 @@ def generate_times(
     return {"version": version, "variants": found}
 
 
+def way(name: str, longest: int) -> tuple[str, dict[str, Any]]:
+    """When the end is checked, and options of `generate`; a static cache is as
+    long for few tokens as for many."""
+    check, options = WAYS[name]
+    if "cache_implementation" in options:
+        options = {**options, "max_cache_len": longest}
+    return check, options
+
+
 def call_s(
     theirs: Any, ids: Any, new: int, check: str, **options: Any
 ) -> float:
-    """Seconds of one call, until the GPU is done. The cache of a static call
-    is as long for few tokens as for many."""
+    """Seconds of one call, until the GPU is done."""
     import torch
 
     if is_gpu := ids.device.type == "cuda":
         torch.cuda.synchronize()
     begin = time.perf_counter()
-    with stopping(check, ids.device.type):
+    with stopping(check, ids.device.type, ids.shape[1] + new):
         generate(theirs, ids, new, None, **options)
     if is_gpu:
         torch.cuda.synchronize()
@@ -266,7 +279,7 @@ def generate_experiments() -> Iterator[Experiment]:
             chapter="decoder",
             name=name,
             label="generate",
-            parameters={**CALL, "tokens": 5},
+            parameters={**CALL, "tokens": 4},
             loop=functools.partial(generate_loop, check=check),
             schedule=Schedule(active=1),
             timed=False,

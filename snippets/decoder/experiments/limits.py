@@ -4,13 +4,18 @@ whole models near these limits."""
 from __future__ import annotations
 
 import functools
+import gc
+import math
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 from snippets.decoder.experiments.clocks import (
     Step,
+    by_name,
     kernels_of,
     recorded,
+    stopped,
     times_us,
 )
 from snippets.decoder.experiments.token_loops import (
@@ -21,8 +26,9 @@ from snippets.decoder.experiments.token_loops import (
 )
 from snippets.lab.experiment import Experiment, Instruments, NeedsGpu, Subject
 
-NEEDED_BYTES = 24 * 10**9
-"""Free memory without which the larger model is left out."""
+ROOM = 1.5
+"""Free memory over the bytes of a model's weights, without which the model is
+left out."""
 CHECKED = 3
 
 
@@ -64,7 +70,8 @@ def boundary(
 
     Returns {elements: {"us": samples of a kernel's share of a graph of so many
     kernels, each of which waits for the one before, "stream_us": launched one
-    by one, "kernels": of one replay, with gaps}}. On a CPU nothing is a graph.
+    by one, "kernel_us" and "gap_us": of each kernel of a profiled replay}}.
+    On a CPU nothing is a graph.
     """
     import torch
 
@@ -78,10 +85,12 @@ def boundary(
 
         replay = recorded(chain, device)
         timed = times_us({"graph": replay, "stream": chain}, device)
+        profiled = kernels_of(instruments, replay, device)
         found[str(elements)] = {
             "us": [us / kernels for us in timed["graph"]],
             "stream_us": [us / kernels for us in timed["stream"]],
-            "kernels": kernels_of(instruments, replay, device),
+            "kernel_us": [one["us"] for one in profiled],
+            "gap_us": [one["gap_us"] for one in profiled[1:]],
         }
     return found
 
@@ -108,36 +117,20 @@ def whole_models(
 
     if device != "cuda":
         raise NeedsGpu("its power is the GPU's: decoder/eager runs here")
-    free = torch.cuda.mem_get_info()[0]
     config = CONFIGS[size]
-    if 2 * bytes_per_token(config, 0, 0) > free or (
-        size == "8b" and free < NEEDED_BYTES
-    ):
-        return {
-            "left_out": f"{size}: {free / 1e9:.0f} GB of memory are free, "
-            f"{NEEDED_BYTES / 1e9:.0f} GB are needed"
-        }
+    if too_large := left_out(size, torch.cuda.mem_get_info()[0]):
+        return {"left_out": too_large}
     model = model_of(size, device)
     ids = prompt_of(model, batch, prompt)
     found: dict[str, Any] = {}
     for name in variants.split(","):
         start = functools.partial(getattr(loops, name), answer=answer)
-        loop = loop_of(start, model, ids)
-        logits = [next(loop.losses).item() for _ in range(CHECKED)]
-        error = relative_error(logits, loop.reference(CHECKED))
-        if not error <= loop.tolerance:  # NaN is wrong too
-            raise ArithmeticError(f"{name}: relative error {error:.1e}")
-        steady = instruments.time_steady({name: decoding(loop.losses, model)})
-        found[name] = {
-            "us": list(steady[name].samples_us),
-            "clock_mhz": steady[name].clock_mhz,
-            "watts": steady[name].watts,
-            "joules": steady[name].joules,
-            "error": error,
-        }
-        loop.losses.close()
-        del loop, start
+        try:
+            found[name] = steady(instruments, name, start, model, ids)
+        except torch.OutOfMemoryError as error:
+            found[name] = stopped(error)
         torch._dynamo.reset()
+        gc.collect()
         torch.cuda.empty_cache()
     context = prompt + answer // 2
     return {
@@ -147,10 +140,44 @@ def whole_models(
     }
 
 
+def left_out(size: str, free_bytes: int) -> str:
+    """Why a model is left out; empty if it has room."""
+    from snippets.decoder.model import CONFIGS, bytes_per_token
+
+    config = CONFIGS[size]
+    embedding = 2 * config.dim * config.vocab
+    needed = ROOM * (bytes_per_token(config, 0, 0) + embedding)
+    if free_bytes >= needed:
+        return ""
+    free_gb, needed_gb = free_bytes / 1e9, needed / 1e9
+    return (
+        f"{size} needs {needed_gb:.0f} GB of memory, {free_gb:.0f} GB are free"
+    )
+
+
+def steady(
+    instruments: Instruments, name: str, start: Any, model: Any, ids: Any
+) -> dict[str, Any]:
+    """One rung of `whole_models`, after a comparison of its first logits."""
+    loop = loop_of(start, model, ids)
+    with closing(loop.losses):
+        logits = [next(loop.losses).item() for _ in range(CHECKED)]
+        error = relative_error(logits, loop.reference(CHECKED))
+        if not error <= loop.tolerance:  # NaN is wrong too
+            raise ArithmeticError(f"{name}: relative error {error:.1e}")
+        subject = decoding(loop.losses, model)
+        times = instruments.time_steady({name: subject})[name]
+    return {
+        "us": list(times.samples_us),
+        "clock_mhz": times.clock_mhz,
+        "watts": times.watts,
+        "joules": times.joules,
+        "error": error,
+    }
+
+
 def relative_error(values: list[float], expected: Any) -> float:
     """Norm of the difference over norm of what is expected."""
-    import math
-
     return math.dist(values, expected) / math.hypot(*expected)
 
 
@@ -171,7 +198,7 @@ def prefill_lengths(
     """Prompts of more and more tokens, as CUDA graphs.
 
     Returns {tokens: {"us": samples, "flops", "bytes": the weights, "kernels":
-    of one replay}}; half of the scores of a prompt are hidden.
+    of one replay by name}}; half of the scores of a prompt are hidden.
     """
     from snippets.decoder.model import (
         bytes_per_token,
@@ -191,7 +218,7 @@ def prefill_lengths(
             "us": times_us({"prefill": step}, device)["prefill"],
             "flops": count * flops_per_token(model.config, count // 2) - head,
             "bytes": bytes_per_token(model.config, 1, count),
-            "kernels": kernels_of(instruments, step, device),
+            "kernels": by_name(kernels_of(instruments, step, device)),
         }
     return found
 

@@ -71,8 +71,8 @@ def one_product(
         ]
         entry: dict[str, Any] = {}
         replays = {}
+        torch._dynamo.reset()
         for name in ways.split(","):
-            torch._dynamo.reset()
             kind, options = WAYS[name]
             try:
                 linears = [
@@ -88,6 +88,8 @@ def one_product(
                     **errors(result, x, linears[0], weights[0]),
                     "kernels": kernels_of(instruments, one, device),
                 }
+            except torch.AcceleratorError:  # the GPU is unusable from here
+                raise
             except FAILURES as error:
                 entry[name] = stopped(error)
         for name, samples in times_us(replays, device).items():
@@ -178,6 +180,8 @@ def quantized_models(
             found[name] = quantized_tokens(
                 device, (size, layers, prompt, answer), kind, options
             )
+        except torch.AcceleratorError:
+            raise
         except FAILURES as error:
             found[name] = stopped(error)
     torch._dynamo.reset()
