@@ -229,10 +229,11 @@ def models(device: Device) -> Html:
     for model, (experiment, shape) in MODELS.items():
         data = device[experiment].data
         if "left_out" in data:
-            rows.append([model, str(data["left_out"]), *[None] * 6])
+            rows.append([model, "left out", str(data["left_out"]), *[None] * 5])
             continue
-        for rung in data["variants"]:
-            rows.append([model, HEADINGS.get(rung, rung), *_model_cells(device, experiment, rung, shape)])
+        for rung, found in data["variants"].items():
+            stopped = [str(found["stopped"]), *[None] * 5] if "stopped" in found else None
+            rows.append([model, HEADINGS.get(rung, rung), *(stopped or _model_cells(device, experiment, rung, shape))])
     head = ["weights", "loop", "time of a token", "reads", "of reading alone", "clock", "power", "energy of a token"]
     return table("Two models, each loop alone for seconds", head, rows, text_columns=2)
 

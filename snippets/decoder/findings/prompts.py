@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
 
 from kinetoscope.html import Cell, Html, table
 from kinetoscope.trace.kernel_names import decode_kernel_name
@@ -54,12 +53,11 @@ def share_of(device: Device, tokens: str, kind: str) -> Figure:
     return Figure(share, "%", origin=f"{device[PROMPTS].origin}, {tokens} tokens")
 
 
-def by_kind(kernels: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Kind -> time of a prompt's kernels."""
+def by_kind(kernels: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+    """Kind -> time of a prompt's kernels, which are counted and summed by name."""
     times = dict.fromkeys(LOOKS, 0.0)
-    for kernel in kernels:
-        operation = decode_kernel_name(kernel["name"]).operation
-        times[KINDS.get(operation, "all else")] += kernel["us"]
+    for name, found in kernels.items():
+        times[KINDS.get(decode_kernel_name(name).operation, "all else")] += found["us"]
     return times
 
 

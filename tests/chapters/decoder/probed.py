@@ -72,7 +72,7 @@ def ceilings(read: float = READ, copy: float = COPY, matmul: float = MATMUL) -> 
 
 
 def boundary(us: float = 1.3, stream_us: float = 4.5) -> dict[str, Any]:
-    entry = {"us": around(us), "stream_us": around(stream_us), "kernels": [kernel(POINTWISE, 1.0)] * 3}
+    entry = {"us": around(us), "stream_us": around(stream_us), "kernel_us": [1.0] * 3, "gap_us": [0.3] * 2}
     return {"1": entry, "1048576": {**entry, "us": around(2.4)}}
 
 
@@ -84,13 +84,14 @@ def steady(times: dict[str, float], watts: float) -> dict[str, Any]:
     return {"bytes": 0, "context": 768, "variants": variants}
 
 
-def prefill_lengths(slow: float = 1.6) -> dict[str, Any]:
+def prefill_lengths(slow: float = 1.6, products: float = 0.7) -> dict[str, Any]:
     found = {}
     for tokens in (16, 32, 64, 128, 256, 512, 1024, 2048):
         flops = 2 * SMALL.read_weights * tokens
         read = SMALL.read_bytes(1, tokens)
         us = 1_500.0 + slow * max(1e6 * flops / MATMUL, 1e6 * read / READ)
-        kernels = [kernel(GEMM, 0.7 * us), kernel(SPLIT, 0.1 * us), kernel(POINTWISE, 0.2 * us)]
+        shares = {GEMM: products, SPLIT: 0.1, POINTWISE: 0.9 - products}
+        kernels = {name: {"count": 22, "us": share * us} for name, share in shares.items()}
         found[str(tokens)] = {"us": around(us), "flops": flops, "bytes": read, "kernels": kernels}
     return found
 
@@ -135,17 +136,15 @@ def contexts() -> dict[str, Any]:
 def split_keys(masked: str = EFFICIENT, split: int = 32) -> dict[str, Any]:
     points = []
     for heads, kv_heads, head_dim in ((32, 4, 64), (32, 8, 128)):
-        for batch in (1, 16, 64):
-            for tokens in (256, 1024, 4096, 16384):
-                shape = {"heads": heads, "kv_heads": kv_heads, "head_dim": head_dim, "batch": batch, "tokens": tokens}
-                parts = min(split, max(1, tokens // 128)) if batch == 1 else 1
-                shared = [kernel(SPLIT, 5.0, parts * kv_heads * batch)]
-                shared += [kernel(COMBINED, 2.0)] if parts > 1 else []
-                alone = [kernel(masked, 20.0, heads * batch)]
-                for name, kernels in (("shared", shared), ("repeated", shared), ("masked", alone)):
-                    points.append(
-                        {**shape, "variant": name, "us": around(sum(k["us"] for k in kernels)), "kernels": kernels}
-                    )
+        for batch, tokens in ((1, 256), (1, 1024), (1, 4096), (1, 16384), (8, 1024), (32, 1024), (64, 1024)):
+            shape = {"heads": heads, "kv_heads": kv_heads, "head_dim": head_dim, "batch": batch, "tokens": tokens}
+            parts = min(split, max(1, tokens // 128)) if batch == 1 else 1
+            shared = [kernel(SPLIT, 5.0, parts * kv_heads * batch)]
+            shared += [kernel(COMBINED, 2.0)] if parts > 1 else []
+            alone = [kernel(masked, 20.0, heads * batch)]
+            for name, kernels in (("shared", shared), ("repeated", shared), ("masked", alone)):
+                us = around(sum(each["us"] for each in kernels))
+                points.append({**shape, "variant": name, "us": us, "kernels": kernels})
     return {"points": points}
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from snippets.decoder import findings
+from snippets.decoder.experiments import EXPERIMENTS
 from snippets.decoder.findings import limits, reading
 from snippets.decoder.model import CONFIGS, bytes_per_token
 from snippets.lab.finding.book import figure, find_claim, judge
@@ -45,6 +46,10 @@ def test_shapes_are_those_of_the_model(size: str) -> None:
     assert (shape.layers, shape.dim, shape.hidden) == (config.layers, config.dim, config.hidden)
     assert (shape.heads, shape.kv_heads, shape.vocab) == (config.heads, config.kv_heads, config.vocab)
     assert shape.read_bytes(3, 70) == bytes_per_token(config, 3, 70)
+
+
+def test_each_experiment_has_a_sample() -> None:
+    assert {recording.experiment for recording, _ in recordings()} == {each.name for each in EXPERIMENTS}
 
 
 def test_sizes_of_the_smaller_model() -> None:
@@ -99,6 +104,7 @@ FLIPS: list[tuple[str, Changes]] = [
     ("DE29", {"data": {"steady_1b": probed.steady({"eager": 2_000.0, "joined": 1_200.0}, 300.0)}}),
     ("DE30", {"iterations": {"graph": 900.0}}),
     ("DE31", {"data": {"prefill_lengths": probed.prefill_lengths(slow=3.0)}}),
+    ("DE32", {"data": {"prefill_lengths": probed.prefill_lengths(products=0.4)}}),
     ("DE33", {"data": {"batches": probed.batches(knee=100.0)}}),
     ("DE38", {"data": {"split_keys": probed.split_keys(split=2)}}),
     ("DE39", {"data": {"split_keys": probed.split_keys(masked=probed.COMBINED)}}),
