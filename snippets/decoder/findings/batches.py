@@ -88,8 +88,8 @@ def products_bars(device: Device) -> Html:
     """The products of a decode step, and the whole step, by batch."""
     groups = {
         f"{int(batch):,} sequences": {
-            "the products": timing_of_samples(entry(device, BATCHES, batch, "products_us")),
-            "the step": timing_of_samples(entry(device, BATCHES, batch, "us")),
+            "products": timing_of_samples(entry(device, BATCHES, batch, "products_us")),
+            "step": timing_of_samples(entry(device, BATCHES, batch, "us")),
         }
         for batch in sizes(device)
     }

@@ -29,9 +29,8 @@ from snippets.lab.page import Computation, kernel_name_html, prediction as predi
 
 CONTEXTS, SPLITS, CACHES = "decoder/contexts", "decoder/split_keys", "decoder/cache_kinds"
 LONGEST = "65536"
-HEADS = ((32, 4, 64), (32, 8, 128))
-MODEL = {4: "1.1 billion", 8: "8 billion"}
-"""Heads of keys and values -> the model that has so many."""
+LARGE_HEADS = (32, 8, 128)
+"""Query heads of the larger model, heads of keys and values, and numbers of a head."""
 COMBINE = "combine"
 """Part of the name of the kernel that adds up the parts of a split."""
 KINDS = {"cat": "cat", "static": "static, with a mask", "sliced": "static, a view", "paged": "in pages"}
@@ -145,12 +144,13 @@ def opening(device: Device) -> Html:
     """One layer's attention behind 1,024 and 8,192 tokens, by the kind of cache."""
     groups = {
         heading: {
-            f"{int(tokens):,} tokens": timing_of_samples(entry(device, CACHES, tokens, kind, "us"))
+            f"at {int(tokens):,}": timing_of_samples(entry(device, CACHES, tokens, kind, "us"))
             for tokens in sorted(device[CACHES].data, key=int)
         }
         for kind, heading in KINDS.items()
     }
-    return timing_bars(device, groups, "One layer's attention for eight texts, by its cache", axis="time of attention")
+    caption = "One layer's attention for eight texts, behind 1,024 and behind 8,192 tokens"
+    return timing_bars(device, groups, caption, axis="time of attention")
 
 
 def context_bars(device: Device) -> Html:
@@ -185,22 +185,19 @@ def context_table(device: Device) -> Html:
 
 
 def splits(device: Device) -> Html:
-    """Attention of one query, by text: kernel, blocks, whether it splits, time, rate."""
+    """Attention of one query with the larger model's heads, by text: kernel, blocks, whether it splits, time, rate."""
+    heads, kv_heads, head_dim = LARGE_HEADS
     rows: list[list[Cell]] = []
-    for heads, kv_heads, head_dim in HEADS:
-        for variant in ("shared", "repeated", "masked"):
-            for tokens, point in points(device, variant, 1, kv_heads).items():
-                us = Figure.from_timing(timing_of_samples(point["us"]))
-                moved = 2 * 2 * tokens * head_dim * (heads if variant == "repeated" else kv_heads)
-                longest = max(point["kernels"], key=lambda kernel: float(kernel["us"]))
-                rate = format_value(1e6 * moved / us.number, "bytes/s")
-                split = "yes" if combines(point) else "no"
-                name = kernel_name_html(longest["name"])
-                rows.append(
-                    [MODEL[kv_heads], variant, f"{tokens:,}", name, f"{blocks(point):,}", split, figure_cell(us), rate]
-                )
-    head = ["model", "keys and values", "tokens", "longest kernel", "blocks", "splits", "time", "reads"]
-    return table("Attention of one query, one sequence", head, rows, text_columns=2)
+    for variant in ("shared", "repeated", "masked"):
+        for tokens, point in points(device, variant).items():
+            us = Figure.from_timing(timing_of_samples(point["us"]))
+            moved = 2 * 2 * tokens * head_dim * (heads if variant == "repeated" else kv_heads)
+            longest = max(point["kernels"], key=lambda kernel: float(kernel["us"]))
+            split, reads = "yes" if combines(point) else "no", format_value(1e6 * moved / us.number, "bytes/s")
+            cells = [f"{blocks(point):,}", split, figure_cell(us), reads]
+            rows.append([variant, kernel_name_html(longest["name"]), f"{tokens:,}", *cells])
+    head = ["keys and values", "longest kernel", "tokens", "blocks", "splits", "time", "reads"]
+    return table("Attention of one query with 32 heads, 8 of keys and values", head, rows, text_columns=2)
 
 
 def caches(device: Device) -> Html:

@@ -122,27 +122,19 @@ READING = Computation(
 
 def given(device: Device) -> Html:
     """What a token of the smaller model reads, and the rates of this GPU."""
+    numbers = f"{SMALL.weights:,} numbers of 2 bytes"
+    row = f"{SMALL.vocab:,} x {SMALL.dim:,} numbers, of which one row is looked up"
+    head = SMALL.dim // SMALL.heads
+    kept = f"2 x {SMALL.layers} layers x {SMALL.kv_heads} heads x {head} numbers of 2 bytes"
     rows = [
-        ["weights, all", format_value(BF16_BYTES * SMALL.weights, "bytes"), f"{SMALL.weights:,} numbers of 2 bytes"],
-        [
-            "of these not read: the input embedding",
-            format_value(BF16_BYTES * SMALL.embedding, "bytes"),
-            f"{SMALL.vocab:,} x {SMALL.dim:,} numbers; one row is looked up",
-        ],
-        [
-            "cache of an earlier token",
-            format_value(SMALL.cache_bytes, "bytes"),
-            f"2 x {SMALL.layers} layers x {SMALL.kv_heads} heads x {SMALL.dim // SMALL.heads} numbers of 2 bytes",
-        ],
-        ["earlier tokens", f"{CONTEXT:,}", "a prompt of 512 and half of an answer of 512"],
-        [
-            "rate of reading alone, measured",
-            figure_cell(read_rate(device)),
-            "a sum, or a product of one row",
-        ],
-        ["rate of a copy, measured", figure_cell(ceiling(device, "copy")), "bytes read and bytes written together"],
+        ["all weights", numbers, format_value(BF16_BYTES * SMALL.weights, "bytes")],
+        ["the input embedding, not read", row, format_value(BF16_BYTES * SMALL.embedding, "bytes")],
+        ["the cache of an earlier token", kept, f"{SMALL.cache_bytes:,} bytes"],
+        ["earlier tokens", "a prompt of 512 and half of an answer of 512", f"{CONTEXT:,}"],
+        ["rate of reading alone", "measured: a sum, or a product of one row", figure_cell(read_rate(device))],
+        ["rate of a copy", "measured: bytes read and bytes written", figure_cell(ceiling(device, "copy"))],
     ]
-    return table("Given: a decoder of 1.1 billion weights in bf16", ["", "amount", "made of"], rows, text_columns=1)
+    return table("Given: a decoder of 1.1 billion weights in bf16", ["", "made of", "amount"], rows, text_columns=2)
 
 
 def _constant(value: int, unit: str = "") -> Measure:

@@ -24,7 +24,6 @@ from snippets.lab.finding import (
 )
 from snippets.lab.finding.measure import percent, ratio_of_pairs, unpaired_ratio
 from snippets.lab.page import (
-    Computation,
     prediction as prediction,
     show as show,
 )
@@ -159,15 +158,6 @@ def launching_again(device: Device) -> Figure:
     return _time(device, LARGE, "recomputed", "enqueue")
 
 
-SECOND_FORWARD = Computation(
-    "A step plus its forward once more is how many steps?",
-    "training_memory.second_forward",
-    "One, and {training_memory.forward_time_share} of it again.",
-    "Add the share of a step that its forward takes.",
-    {2.0: "that runs backward again, too."},
-)
-
-
 @claim("TM40", at_most(1 + 1 / 3), scope="timing")
 def recomputing_takes(device: Device) -> Figure:
     """At the larger batch, the step that recomputes takes at most a third longer than the one that keeps."""
@@ -298,11 +288,6 @@ FIGURES: Mapping[str, Measure] = {
         unpaired_ratio(launching(device), _time(device, SMALL, "autocast", "from_python"))
     ),
     "recomputing_from_python": lambda device: _recomputing_over_keeping(device, LARGE, "from_python"),
-    "second_forward": lambda device: Figure(
-        1 + share_of_gpu_time(run_of(device, "autocast"), forward_work).number / 100,
-        "x",
-        origin="a step and its forward",
-    ),
     "forward_time_share": lambda device: share_of_gpu_time(run_of(device, "autocast"), forward_work),
     "recomputing_small": lambda device: _recomputing_over_keeping(device, SMALL, "from_python"),
 }
