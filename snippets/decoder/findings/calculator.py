@@ -21,8 +21,12 @@ FORMULA = "floor = (weights × bytes of a weight + texts × tokens × cache of a
 
 
 def calculator(device: Device) -> Html:
-    """Fields for a model's sizes, and the rates of the recorded GPUs; the same for every device."""
-    rates = {each.short_name: read_rate(each).number for each in all_devices(device.root) if each[CEILINGS].is_recorded}
+    """Fields for a model's sizes, and the rates of the recorded GPUs; the same for every device.
+
+    Raises `NotRecorded` without a recorded GPU.
+    """
+    recorded = [each for each in all_devices(device.root) if each[CEILINGS].is_recorded]
+    rates = {each.short_name: read_rate(each).number for each in recorded or [device]}
     numbers = "".join(
         f'<label>{escape(text)} <input type="number" min="0" step="any" name="{name}" value="{value}"></label>'
         for name, text, value in FIELDS

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from kinetoscope.html import Cell, Html, table
 from kinetoscope.trace.queries import busy_us, copies, count_launches
@@ -225,7 +225,7 @@ def ladder_table(device: Device) -> Html:
     return table("One token, rung by rung", head, rows)
 
 
-def _row(device: Device, name: str, token: Figure, counts: list[Figure | None]) -> list[Cell]:
+def _row(device: Device, name: str, token: Figure, counts: Sequence[Figure | None]) -> list[Cell]:
     reads = rate(READ_BYTES, token, "bytes/s")
     share = percent(unpaired_ratio(reads, read_rate(device)))
     numbers: list[Cell] = [figure_cell(each) if each else None for each in counts]
