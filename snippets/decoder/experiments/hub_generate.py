@@ -279,7 +279,7 @@ def generate_experiments() -> Iterator[Experiment]:
             chapter="decoder",
             name=name,
             label="generate",
-            parameters={**CALL, "tokens": 4},
+            parameters={**CALL, "tokens": 3},
             loop=functools.partial(generate_loop, check=check),
             schedule=Schedule(active=1),
             timed=False,

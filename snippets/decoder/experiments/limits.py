@@ -46,7 +46,8 @@ def ceilings(
     dtype = torch.bfloat16 if device == "cuda" else torch.float32
     size = mebibytes << 20
     x = torch.randn(size // 4, device=device)
-    matrix = x.view(dtype).view(-1, 1 << 13)
+    rows = size // dtype.itemsize >> 13
+    matrix = torch.randn(rows, 1 << 13, device=device, dtype=dtype)
     vector = torch.randn(1 << 13, device=device, dtype=dtype)
     target = torch.empty_like(x)
     square = torch.randn(matmul, matmul, device=device, dtype=dtype)

@@ -85,6 +85,24 @@ def test_generate_and_joined_projections(decoder: model.Decoder, answer: list[in
         assert model.generate(each, ids, cache, ANSWER + 1)[0].tolist() == answer
 
 
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+def test_compiled_layers_share_one_compilation(decoder: model.Decoder, answer: list[int]) -> None:
+    from torch._dynamo.utils import counters
+
+    torch._dynamo.reset()
+    counters.clear()
+    compiled = compiling.compile_layers(compiling.join_projections(decoder))
+
+    def decode(_: Any, *where: Any) -> Any:
+        return model.decode_one(compiled, *where)
+
+    running = loops.static(decoder, prompt_of(decoder, 1, PROMPT), ANSWER, decode)
+    assert tokens_of(running, ANSWER + 1) == answer
+    assert (len(compiled.layers), counters["stats"]["unique_graphs"]) == (2, 1)
+    torch._dynamo.reset()
+
+
 def test_a_draw_follows_the_probabilities() -> None:
     logits = torch.log(torch.tensor([0.7, 0.2, 0.1])).expand(4000, 3)
     logit, token = faults.draw(logits)
