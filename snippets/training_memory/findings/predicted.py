@@ -24,4 +24,17 @@ def second_forward(device: Device) -> Figure:
     return Figure(1 + share.number / 100, "x", origin=share.origin)
 
 
-FIGURES: Mapping[str, Measure] = {"second_forward": second_forward}
+KEPT_FOR_GOOD = Computation(
+    "Parameters and AdamW's two moments: how many times the parameters?",
+    "training_memory.kept_for_good",
+    "All three have the shape of the parameters, in float32.",
+    "AdamW keeps two numbers for each parameter.",
+    {
+        4.0: "that counts all gradients. At the peak, backward has only begun.",
+        2.0: "AdamW keeps two moments, and the parameters themselves are there, too.",
+    },
+)
+FIGURES: Mapping[str, Measure] = {
+    "second_forward": second_forward,
+    "kept_for_good": lambda device: Figure(3.0, "x", origin="parameters and two moments"),
+}
