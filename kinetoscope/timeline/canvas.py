@@ -193,7 +193,8 @@ class Canvas:
         words = escape("\n".join(said)).replace("\n", "&#10;")
         place = f'y="{y}" width="{self.width(piece.duration_us)}" height="{height}"'
         drawn = f'<rect class="{role} {piece.kind}"{ident}{pair}{narrow} x="{self.x(piece.start_us)}" {place}{fill} '
-        return f'{work}{drawn}data-said="{words}"/>{self._overlap(piece, y, height)}{self._name(piece, full, short, y, height)}'
+        over = self._overlap(piece, y, height) + self._name(piece, full, short, y, height)
+        return f'{work}{drawn}data-said="{words}"/>{over}'
 
     def _is_thin(self, piece: Slice) -> bool:
         """Whether borders would make a slice look much longer than it is."""

@@ -178,6 +178,6 @@ def _block(lane: PlacedLane, row: int, run: Indices) -> Slice:
         None,
         lane.sources[run[0]],
         merged=len(run),
-        filled=filled_us / (end - start) if end > start else 1.0,
+        filled=filled_us / round(end - start, 3) if end > start else 1.0,
         is_ghost=run[0] in lane.ghosts,
     )
