@@ -189,10 +189,11 @@ class Canvas:
         ident = f' id="{escape(piece.anchor)}"' if piece.anchor else ""
         narrow = "" if short == full else f' data-short="{escape(short)}"'
         role = "slice" if piece.is_own else "ghost" if piece.is_ghost else "gap"
-        role += " block" if piece.merged > 1 else " thin" if self._is_thin(piece) else ""
+        role += " block" if piece.merged > 1 else ""
+        looks = f"{piece.kind} thin" if piece.merged == 1 and self._is_thin(piece) else piece.kind
         words = escape("\n".join(said)).replace("\n", "&#10;")
         place = f'y="{y}" width="{self.width(piece.duration_us)}" height="{height}"'
-        drawn = f'<rect class="{role} {piece.kind}"{ident}{pair}{narrow} x="{self.x(piece.start_us)}" {place}{fill} '
+        drawn = f'<rect class="{role} {looks}"{ident}{pair}{narrow} x="{self.x(piece.start_us)}" {place}{fill} '
         over = self._overlap(piece, y, height) + self._name(piece, full, short, y, height)
         return f'{work}{drawn}data-said="{words}"/>{over}'
 
