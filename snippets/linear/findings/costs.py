@@ -147,7 +147,7 @@ def idle_share(run: Run) -> Figure:
     return Figure(share, "%", origin=f"{run.origin}, 1 - interleaved / from_python")
 
 
-ROWS = Computation(
+READING_ROWS = Computation(
     "How many times as many bytes does the layer move with 64 rows as with one?",
     "linear.bytes_of_rows",
     "The weight of 1024 x 4096 numbers is read once either way.",

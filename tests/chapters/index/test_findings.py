@@ -117,7 +117,9 @@ def test_the_tree_links_every_leaf_to_its_section() -> None:
     assert also == [
         "decoder/#who-waits",
         "training_step_faults/#pageable-copies",
+        "training_step_faults/#attention-written-out",
         "training_step_faults/#graph-breaks",
+        "training_step_faults/#allocator-in-the-step",
     ]
 
 
