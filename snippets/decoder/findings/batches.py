@@ -78,8 +78,8 @@ KNEE = Computation(
     "{decoder.matmul_rate} over {decoder.read_rate}: two FLOPs for each weight of two bytes.",
     "Divide the rate of a product by that of reading. A weight has two bytes, and takes two FLOPs for each sequence.",
     {
-        "decoder.half_knee": "a product of a weight is a multiplication and an addition.",
-        "decoder.double_knee": "each weight has two bytes.",
+        "decoder.half_knee": "each weight has two bytes.",
+        "decoder.double_knee": "each weight takes two FLOPs for a sequence, a multiplication and an addition.",
     },
 )
 
