@@ -11,6 +11,7 @@ import sys
 import tarfile
 import tomllib
 import venv
+from functools import partial
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -20,6 +21,7 @@ import pytest
 import kinetoscope
 from kinetoscope.__main__ import COMMANDS
 from snippets.lab.recording.device import PROJECT
+from snippets.lab.tools.wheel import WHEEL, build
 
 TRACES = PROJECT / "tests/traces"
 LIMIT_BYTES = 1_500_000
@@ -81,6 +83,21 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
     assert re.findall(r"^Classifier: Programming Language :: Python :: 3\.(\d+)$", metadata, re.MULTILINE) == [
         "11", "12", "13", "14",
     ]  # fmt: skip
+
+
+def test_the_same_sources_give_the_same_wheel(
+    wheel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    """At any time, by any user, from any folder; `pip install .` installs the same files."""
+    first = build("wheel", tmp_path / "first")
+    assert first.name == wheel.name == WHEEL
+    request.addfinalizer(partial(os.umask, os.umask(0o077)))
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
+    assert build("wheel", tmp_path / "second").read_bytes() == first.read_bytes()
+    with ZipFile(first) as archive, ZipFile(wheel) as other:
+        assert [(each.filename, each.CRC) for each in archive.infolist()] == [
+            (each.filename, each.CRC) for each in other.infolist()
+        ]
 
 
 def test_the_sdist_holds_files_and_no_links(tmp_path: Path) -> None:
