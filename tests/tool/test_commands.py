@@ -78,7 +78,7 @@ def test_messages_name_the_command_as_it_was_called(
     monkeypatch.delenv("UV", raising=False)
     for variable, value in environment.items():
         monkeypatch.setenv(variable, value)
-    assert call("reprot")[2].splitlines()[-1] == f"{name}: error: no command 'reprot'; did you mean report?"
+    assert call("reportt")[2].splitlines()[-1] == f"{name}: error: no command 'reportt'; did you mean report?"
     assert f"\n  {name} diff before.json.gz after.json.gz\n" in call("diff", "--help")[1]
     (tmp_path / "a.json").write_bytes(trace_json())
     assert call("report", str(tmp_path / "a.json"))[0] == 0
@@ -117,7 +117,7 @@ def test_options_are_explained(call: Call, command: str, text: str) -> None:
     ("arguments", "message"),
     [
         ([], "\nkinetoscope: error: no command; the commands are report, "),
-        (["reprot", "a.json"], "\nkinetoscope: error: no command 'reprot'; did you mean report?\n"),
+        (["reportt", "a.json"], "\nkinetoscope: error: no command 'reportt'; did you mean report?\n"),
         (["list"], "error: no command 'list'; the commands are report, "),
         (
             ["my trace.json.gz"],
