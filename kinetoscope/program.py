@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import difflib
 import os
-import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,6 +26,7 @@ from kinetoscope.terminal import (
     expand_patterns,
     flush_or_discard,
     print_error,
+    quoted,
     require_outputs,
     split_debug,
 )
@@ -92,7 +92,7 @@ class Program:
     def _no_command(self, name: str) -> str:
         """The error for a name that is no command: the nearest one, or the command for a file."""
         if self.file_command and (name.endswith((".json", ".json.gz")) or Path(name).is_file()):
-            return f"no command {name!r}; for a file: {self.name} {self.file_command} {shlex.quote(name)}"
+            return f"no command {name!r}; for a file: {self.name} {self.file_command} {quoted(name)}"
         nearest = difflib.get_close_matches(name, self.commands, 1)
         return f"no command {name!r}; " + (f"did you mean {nearest[0]}?" if nearest else self._list())
 
