@@ -127,7 +127,8 @@ def test_options_are_explained(call: Call, command: str, text: str) -> None:
         (["report", "a.json", "--open", "--json"], "--open shows a file; give -o FILE.html"),
         (["report", "a.json", "--open", "-o", "-"], "--open shows a file; give -o FILE.html"),
         (["summary", "--chek"], "the following arguments are required: TRACE"),
-        (["summary", "x", "--chek"], "unrecognized arguments: --chek"),
+        (["summary", "x", "--chek"], "kinetoscope summary: error: unrecognized arguments: --chek\n"),
+        (["report", "x", "--outptu=y", "--x"], "unrecognized arguments: --outptu=y --x; did you mean --output?\n"),
         *(
             (["open", "trace.json", "--timeout", text], f"must be a positive number of seconds, not '{text}'")
             for text in ("0", "-1", "nan", "soon")
