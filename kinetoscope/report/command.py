@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from kinetoscope.diagnosis.rule import SEVERITIES, Severity
+from kinetoscope.exit_codes import DAMAGED, NO, OK
 from kinetoscope.files import require_plain, write_output
-from kinetoscope.report.diagnosed import DiagnosedTrace, read_diagnosed, report_data
+from kinetoscope.report.diagnosed import DiagnosedTrace, read_diagnosed
 from kinetoscope.report.document import report_html, several_html
 from kinetoscope.report.headline import headline
 from kinetoscope.report.several import MultiReport, is_several, reduce_to_digest, report_several
+from kinetoscope.report.trace_report import trace_report
+from kinetoscope.trace.documents import BRIEF_ROWS, add_top, document_text
 from kinetoscope.trace.events import TraceError
 from kinetoscope.trace.kineto import no_collection
 from kinetoscope.trace.progress import Progress
-from kinetoscope.trace.text import json_text, printable
+from kinetoscope.trace.soundness import is_whole
+from kinetoscope.trace.text import printable
 
 DESCRIPTION = """\
 Write a report of a PyTorch trace: a diagnosis with its evidence, who waits for whom, the median step as a timeline,
@@ -24,6 +30,12 @@ kernels, operators and, where recorded, source lines, memory and collectives. On
   %(prog)s trace.json.gz
   %(prog)s trace.json.gz -o slow.html
   %(prog)s trace.json.gz --json
+  %(prog)s trace.json.gz --json --top all
+  %(prog)s trace.json.gz --fail-on high
+
+JSON has ten rows of each list, or --top N. With --fail-on, exit with 1 if a finding has this severity or a higher one:
+high may save a fifth of a step, medium a twentieth. Findings that cost their time once, such as a cold first step, do
+not count.
 
 Of several traces: the ranks of one job side by side, with who is late and what it costs, if all ranks are known and
 different, and their world sizes equal and not 1; otherwise two traces compared. A digest holds what that needs of a
@@ -45,6 +57,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-o", "--output", metavar="FILE.html", help="where to write; - prints it (default: TRACE's name.report.html)"
     )
     parser.add_argument("--json", action="store_true", help="print JSON; writes a file only with -o")
+    add_top(parser, BRIEF_ROWS)
+    parser.add_argument(
+        "--fail-on",
+        choices=("high", "medium", "low"),
+        metavar="SEVERITY",
+        help="exit with 1 if a finding is high, medium or low, or above; with 3 if the file is damaged",
+    )
+    parser.add_argument(
+        "--site",
+        type=site_address,
+        default=os.environ.get("KINETOSCOPE_SITE", ""),
+        metavar="URL",
+        help="address of the book: findings then link to its pages (default: KINETOSCOPE_SITE, else pages are paths)",
+    )
     parser.add_argument("--digest-only", action="store_true", help="write only a digest, to -o FILE")
     parser.add_argument(
         "--capture",
@@ -71,20 +97,51 @@ def command(arguments: argparse.Namespace) -> int:
     path = None if output == "-" or (arguments.json and output is None) else output_path(traces[0], output)
     with Progress(traces[0].name) as progress, no_collection():
         report = (
-            report_several(traces)
+            report_several(traces, arguments.site)
             if is_several(traces)
-            else read_diagnosed(traces[0], capture=arguments.capture, progress=progress)
+            else read_diagnosed(traces[0], capture=arguments.capture, progress=progress, book=arguments.site)
         )
+        code = OK if arguments.fail_on is None else exit_code(report, arguments.fail_on)
         html = "" if path is None and output != "-" else _html(report, progress)
     if arguments.json:
-        print(json_text(report.data if isinstance(report, MultiReport) else report_data(report)))
+        document = report.document if isinstance(report, MultiReport) else trace_report(report)
+        print(document_text(document, arguments.top))
     if output == "-":
         _print(html)
     if path is not None:
         write_output(path, html.encode("utf-8"), is_named=output is not None)
         if not arguments.json:
             print(report_line(report, path))
-    return 0
+    return code
+
+
+def site_address(text: str) -> str:
+    """The value of `--site`, with a slash at its end."""
+    if text and not text.startswith(("https://", "http://")):
+        raise argparse.ArgumentTypeError(f"must begin with https:// or http://, not {text!r}")
+    return text if text.endswith("/") or not text else f"{text}/"
+
+
+def exit_code(report: MultiReport | DiagnosedTrace, severity: Severity) -> int:
+    """1 if a finding has this severity or a higher one and mending it shortens later steps; 3 if a file is damaged.
+
+    Raises `TraceError` if two traces are compared, or if a digest has no findings.
+    """
+    if isinstance(report, MultiReport):
+        if report.severities is None:
+            raise TraceError(
+                "--fail-on needs findings: give one trace, or the traces of all ranks and no digest; to compare two "
+                "traces use diff --gate PERCENT"
+            )
+        found, is_sound = report.severities, report.is_whole
+    else:
+        step_us, findings = report.mean_step_us, report.diagnosis.findings
+        found = frozenset(finding.severity(step_us) for finding in findings if not finding.rule.is_once)
+        is_sound = is_whole(report.trace)
+    if not is_sound:
+        return DAMAGED
+    failing = SEVERITIES[SEVERITIES.index(severity) :]
+    return NO if found.intersection(failing) else OK
 
 
 def _html(report: MultiReport | DiagnosedTrace, progress: Progress) -> str:

@@ -16,10 +16,12 @@ from kinetoscope.doctor.checks import checks_text
 from kinetoscope.doctor.trace_checks import check_trace
 from kinetoscope.report.diagnosed import DiagnosedTrace
 from kinetoscope.report.document import report_html
+from kinetoscope.trace.documents import document_text
 from kinetoscope.trace.events import Trace, TraceError
 from kinetoscope.trace.kineto import read_trace
+from kinetoscope.trace.summaries import summary_document
 from kinetoscope.trace.summary import summary_text
-from kinetoscope.trace.totals import summarize, summary_json
+from kinetoscope.trace.totals import summarize
 from tests.tool.events import HOST, Event, gpu_annotation, kernel, launch, memcpy, memset, op, overhead, step
 from tests.tool.trace.test_trace import exercise
 
@@ -121,7 +123,7 @@ def use(trace: Trace) -> None:
     if trace.steps:
         summary = summarize(trace)
         html = report_html(DiagnosedTrace("it", diagnose(trace), summary))
-        texts += [summary_text(summary), summary_json(summary), html]
+        texts += [summary_text(summary), document_text(summary_document(summary, "train.json")), html]
         assert "<b>evil" not in html
     assert not any("\x1b" in text for text in texts)
 
