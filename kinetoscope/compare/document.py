@@ -91,16 +91,19 @@ class ComparisonDocument(Struct, frozen=True, kw_only=True, tag_field="kind", ta
     """The JSON of `diff`, and of `report` on two traces."""
 
     schema_version: Literal[1] = SCHEMA_VERSION
+    """Raised when a key is renamed, removed or changes its meaning; keys that are added leave it."""
     files: Files
+    """Names of the files of each side."""
     headline: str
     """What changed, and whether it is more than the noise, in a sentence or two."""
     cannot_tell: tuple[Unanswered, ...]
     """`times-per-step`: the steps of the sides do not compare. `noise`: one value on a side."""
     gate: GateRow | None = None
-    """Null without `--gate`."""
+    """The judgment; null without `--gate`."""
     gpus: tuple[str, ...]
     """Before and after; empty without GPU work."""
     samples: Samples
+    """How many values the noise comes from."""
     steps_from: tuple[str, str]
     """What marks the steps of each side."""
     do_steps_compare: bool

@@ -41,6 +41,7 @@ class DoctorDocument(Struct, frozen=True, kw_only=True, tag_field="kind", tag="d
     """The JSON of `doctor`."""
 
     schema_version: Literal[1] = SCHEMA_VERSION
+    """Raised when a key is renamed, removed or changes its meaning; keys that are added leave it."""
     subject: Literal["machine", "trace"]
     """What was checked."""
     file: str

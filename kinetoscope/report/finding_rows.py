@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from hashlib import sha256
 
 from msgspec import Struct
@@ -123,7 +123,7 @@ def _row(finding: Finding, ident: str, step_us: float, site: str) -> FindingRow:
         ceiling_share=share_of(finding.saving_us_per_step, step_us),
         is_once=rule.is_once,
         evidence_us_per_step=round(finding.evidence_us_per_step, 3),
-        evidence=tuple(EvidenceRow(each.metric, round(each.value, 3), each.unit) for each in finding.measured),
+        evidence=tuple(_evidence(finding)),
         events=tuple(map(event_row, finding.evidence)),
         confidence=rule.confidence,
         false_positive=rule.mistaken,
@@ -131,6 +131,13 @@ def _row(finding: Finding, ident: str, step_us: float, site: str) -> FindingRow:
         source=rule.source,
         page=page_of(rule.name, site),
     )
+
+
+def _evidence(finding: Finding) -> Iterator[EvidenceRow]:
+    """The values that the rule measured, and the longest of the events."""
+    yield from (EvidenceRow(each.metric, round(each.value, 3), each.unit) for each in finding.measured)
+    if finding.evidence:
+        yield EvidenceRow("longest event", round(max(each.duration_us for each in finding.evidence), 3), "us")
 
 
 def event_row(event: Span) -> EventRow:

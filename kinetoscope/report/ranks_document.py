@@ -98,6 +98,7 @@ class RanksDocument(Struct, frozen=True, kw_only=True, tag_field="kind", tag="ra
     """The JSON of `report` on the ranks of a job."""
 
     schema_version: Literal[1] = SCHEMA_VERSION
+    """Raised when a key is renamed, removed or changes its meaning; keys that are added leave it."""
     files: tuple[str, ...]
     """Names of the files, without their folders, in the order in which they were given."""
     site: str
@@ -111,6 +112,7 @@ class RanksDocument(Struct, frozen=True, kw_only=True, tag_field="kind", tag="ra
     is_whole: bool
     """Whether times per step of all ranks can be judged: false if a file is cut off, damaged or lacks kernels."""
     ranks: tuple[RankTimes, ...]
+    """The mean times of each rank's steps."""
     parts: tuple[RankParts, ...]
     """The parts of each rank's mean step; empty if the ranks have no step in common."""
     collectives_compared: int
@@ -122,17 +124,19 @@ class RanksDocument(Struct, frozen=True, kw_only=True, tag_field="kind", tag="ra
     stragglers: tuple[StragglerRow, ...]
     """The late rank of each set of ranks that wait for each other, the most expensive first."""
     groups: tuple[GroupRow, ...]
+    """Sets of ranks that wait for each other."""
     exposed_transfer_us_per_step: float
     """Transfer with nothing beside it, the median of the ranks."""
     launch_bound_rank: int | None
     """The rank whose GPU waits longest for launches, if that is a tenth of its step."""
     pipeline: PipelineRow | None
-    """Null if the ranks are no pipeline."""
+    """The stages of a pipeline and its bubble; null if the ranks are no pipeline."""
     costliest_collective: CollectiveTimes | None
     """The collective with the longest exposed waiting of a rank."""
     longest_collective: CollectiveTimes | None
     """The collective with the longest kernel."""
     clocks: Clocks
+    """How well the clocks of the ranks agree."""
     notes: tuple[str, ...]
     """Limits of the comparison, a sentence each."""
     method: str

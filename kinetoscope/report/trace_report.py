@@ -112,6 +112,7 @@ class TraceReport(Summary, frozen=True, kw_only=True, tag_field="kind", tag="tra
     """The JSON of `report` on one trace: the keys of `summary`, the diagnosis, and where the time goes."""
 
     schema_version: Literal[1] = SCHEMA_VERSION
+    """Raised when a key is renamed, removed or changes its meaning; keys that are added leave it."""
     file: str
     """Name of the trace's file, without its folder."""
     site: str
@@ -128,6 +129,7 @@ class TraceReport(Summary, frozen=True, kw_only=True, tag_field="kind", tag="tra
     mean_step_us: float
     """The time that `ceiling_share` divides: the mean step, or the median if that is longer."""
     gpus: tuple[GpuRow, ...]
+    """The GPUs on which the process computes, by their index."""
     kernels_us_per_step: float
     """Time in which a kernel runs on a GPU."""
     copies_alone_us_per_step: float
@@ -135,9 +137,11 @@ class TraceReport(Summary, frozen=True, kw_only=True, tag_field="kind", tag="tra
     idle_us: float | None
     """The GPU's idle time over all steps and between them; null without GPU work."""
     idle_in_steps_us: float | None
+    """Of it, within steps."""
     idle_between_steps_us: float | None
+    """Of it, between steps."""
     waiting: Waiting | None
-    """Null without GPU work."""
+    """Who waits for whom in a mean step; null without GPU work."""
     gaps: tuple[GapRow, ...]
     """Why the GPU is idle in the median step, the longest time first."""
     cpu_us_per_step: dict[str, float]
@@ -147,11 +151,11 @@ class TraceReport(Summary, frozen=True, kw_only=True, tag_field="kind", tag="tra
     modules: tuple[PlaceRow, ...]
     """GPU time by kind of module, if the trace has stacks."""
     token_loop: TokenLoop | None
-    """Null if a step does not produce one token."""
+    """A loop that produces one token per step; null if a step does not produce one token."""
     operators_from_capture: int
     """GPU activities of graph replays that got their operators from `--capture`."""
     memory: Memory | None
-    """Null if the trace has no memory events (`profile_memory=True`)."""
+    """What memory holds at its peak; null if the trace has no memory events (`profile_memory=True`)."""
     truncated: tuple[Cut, ...] = ()
     """The lists that are cut."""
 

@@ -79,8 +79,11 @@ class Summary(Struct, frozen=True, kw_only=True):
     steps_agree: bool
     """Whether all steps run the same work; if not, counts are the low median of a step."""
     kernels_per_step: int
+    """Kernels that a step launches."""
     memcpy_per_step: int
+    """Copies by the GPU."""
     memset_per_step: int
+    """Fills by the GPU."""
     launches_per_step: int
     """Calls that start GPU work; no queries or waits."""
     kernel_time_us_per_step: float
@@ -139,6 +142,7 @@ class SummaryDocument(Summary, frozen=True, kw_only=True, tag_field="kind", tag=
     """The JSON of `summary`."""
 
     schema_version: Literal[1] = SCHEMA_VERSION
+    """Raised when a key is renamed, removed or changes its meaning; keys that are added leave it."""
     file: str
     """Name of the trace's file, without its folder."""
     truncated: tuple[Cut, ...] = ()

@@ -19,8 +19,8 @@ from snippets.lab.experiment import chapters
 from snippets.lab.recording.device import PROJECT
 
 LAYERS = {
-    "kinetoscope": "trace cells, html terminal, files, job, diagnosis ranks timeline, compare,"
-    " report doctor viewer, program, __main__",
+    "kinetoscope": "trace cells exit_codes, html terminal, files, job, diagnosis ranks timeline, compare,"
+    " report doctor viewer, schema skill, program, __main__",
     "snippets.lab": "experiment cache, recording, capture finding, charts, page notebook, notebooks, tools, __main__",
 }
 """House -> its rooms, from low to high: a room imports itself and those of the layers before its own."""

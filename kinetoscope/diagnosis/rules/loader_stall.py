@@ -122,4 +122,7 @@ RULE = Rule(
     "augment ahead of time or on the GPU. Time the step without the profiler, too: there the GPU's work may hide the "
     "loader.",
     find=find,
+    confidence="high",
+    mistaken="The profiler slows the loop less than the loader's processes, or the trace begins while the workers "
+    "start.",
 )

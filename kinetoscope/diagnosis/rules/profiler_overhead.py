@@ -43,4 +43,6 @@ RULE = Rule(
     "leave out with_stack, record_shapes and profile_memory. Lazy Function Loading is a kernel's first launch.",
     find=find,
     needs=(no_gpu_work,),
+    confidence="high",
+    mistaken="It is no fault of the program: without the profiler this time is gone.",
 )

@@ -9,7 +9,7 @@ from kinetoscope.diagnosis.amounts import count_text, duration_text
 from kinetoscope.diagnosis.cpu_states import outermost
 from kinetoscope.diagnosis.facts import MIN_SHARE, Facts
 from kinetoscope.diagnosis.missing import no_operators
-from kinetoscope.diagnosis.rule import CannotTell, Finding, Rule
+from kinetoscope.diagnosis.rule import CannotTell, Finding, Measured, Rule
 from kinetoscope.diagnosis.sources import OWN
 
 _COMPILE_ID = re.compile(r"compile_id=(\d+)/(\d+)")
@@ -32,7 +32,13 @@ def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     title = f"Compiling takes {duration_text(total_us)} per step: {runs} in {count_text(len(facts.steps), 'step')}"
     if again:
         title += f"; compiled again: {', '.join(again[:3])}"
-    return [Finding(RULE, title, site.line or site.module, facts.evidence(whole), total_us, saving_us)]
+    measured = (
+        Measured("compilations", len(whole), "compilations"),
+        Measured("of compiled code", len(again), "compilations"),
+    )
+    return [
+        Finding(RULE, title, site.line or site.module, facts.evidence(whole), total_us, saving_us, measured=measured)
+    ]
 
 
 RULE = Rule(
@@ -45,4 +51,6 @@ RULE = Rule(
     advice="In the first steps this is warm-up: record later ones. Else TORCH_LOGS=recompiles prints the guard that "
     "failed: mark the dimension with torch._dynamo.mark_dynamic, pad to a few sizes, pass tensors instead of numbers.",
     find=find,
+    confidence="high",
+    mistaken="The steps are the first of the run, in which everything is compiled once.",
 )

@@ -96,4 +96,7 @@ RULE = Rule(
     advice="Look for uneven work on this rank: longer sequences, logging, checkpoints, data loading, a slower GPU.",
     find=find,
     needs=(no_gpu_work,),
+    confidence="medium",
+    mistaken="The rank is late in these steps only, as its data is longer by chance, or the profiler slows this rank "
+    "more.",
 )
