@@ -65,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--gate", type=positive("percent"), metavar="PERCENT", help="exit with 1 if slower by this or more"
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
-    add_top(parser, None)
+    add_top(parser, "all")
 
 
 def command(arguments: argparse.Namespace) -> int:

@@ -16,7 +16,7 @@ from kinetoscope.report.document import report_html, several_html
 from kinetoscope.report.headline import headline
 from kinetoscope.report.several import MultiReport, is_several, reduce_to_digest, report_several
 from kinetoscope.report.trace_report import trace_report
-from kinetoscope.trace.documents import BRIEF_ROWS, add_top, document_text
+from kinetoscope.trace.documents import add_top, document_text
 from kinetoscope.trace.events import TraceError
 from kinetoscope.trace.kineto import no_collection
 from kinetoscope.trace.progress import Progress
@@ -33,9 +33,9 @@ kernels, operators and, where recorded, source lines, memory and collectives. On
   %(prog)s trace.json.gz --json --top all
   %(prog)s trace.json.gz --fail-on high
 
-JSON has ten rows of each list, or --top N. With --fail-on, exit with 1 if a finding has this severity or a higher one:
-high may save a fifth of a step, medium a twentieth. Findings that cost their time once, such as a cold first step, do
-not count.
+JSON is brief, unless --top says how many rows a list has. With --fail-on, exit with 1 if a finding has this severity or
+a higher one: high may save a fifth of a step, medium a twentieth. Findings that cost their time once, such as a cold
+first step, do not count.
 
 Of several traces: the ranks of one job side by side, with who is late and what it costs, if all ranks are known and
 different, and their world sizes equal and not 1; otherwise two traces compared. A digest holds what that needs of a
@@ -57,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-o", "--output", metavar="FILE.html", help="where to write; - prints it (default: TRACE's name.report.html)"
     )
     parser.add_argument("--json", action="store_true", help="print JSON; writes a file only with -o")
-    add_top(parser, BRIEF_ROWS)
+    add_top(parser, "brief")
     parser.add_argument(
         "--fail-on",
         choices=("high", "medium", "low"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import msgspec
 from msgspec import Struct
@@ -16,10 +16,13 @@ from msgspec import Struct
 from kinetoscope.trace.text import in_logs, shortened
 
 SCHEMA_VERSION: Literal[1] = 1
-BRIEF_ROWS = 10
-"""Rows of a list in a report, unless asked for more."""
-MIN_NESTED, MAX_NUMBERS, MAX_TEXT = 3, 16, 360
-"""Of a cut document: rows of a list inside a row, at least; numbers of a list; letters of a text."""
+Rows = int | Literal["all", "brief"]
+"""Rows of each list: a number, or all, or as many as fit into `BRIEF_CHARACTERS`."""
+BRIEF_ROWS, BRIEF_CHARACTERS = (10, 7, 5, 3, 2, 1), 16_000
+"""A brief document has the first of these numbers of rows with which it has at most so many letters, which are about
+4,000 tokens."""
+MIN_NESTED, MAX_NUMBERS, MAX_TEXT, MAX_NAME = 3, 16, 360, 160
+"""Of a cut document: rows of a list inside a row, at least; numbers of a list; letters of a text, and of a name."""
 _FIRST = ("kind", "schema_version", "file", "site", "headline", "findings", "cannot_tell")
 """Keys that come first in every document: a reader who stops early has read the answer."""
 
@@ -46,29 +49,29 @@ class Cut(Struct, frozen=True):
     """Rows without the cut."""
 
 
-def rows_argument(text: str) -> int | None:
-    """The value of `--top`: a number of rows, or None for `all`."""
-    if text == "all":
-        return None
+def rows_argument(text: str) -> Rows:
+    """The value of `--top`."""
+    if text in ("all", "brief"):
+        return cast(Rows, text)
     if text.isascii() and text.isdigit() and int(text):
         return int(text)
-    raise argparse.ArgumentTypeError(f"must be a positive number of rows, or all, not {text!r}")
+    raise argparse.ArgumentTypeError(f"must be a positive number of rows, all or brief, not {text!r}")
 
 
-def add_top(parser: argparse.ArgumentParser, default: int | None) -> None:
+def add_top(parser: argparse.ArgumentParser, default: Rows) -> None:
     """Add `--top N`, of a command that prints JSON."""
-    usual = "all" if default is None else str(default)
     parser.add_argument(
         "--top",
         type=rows_argument,
         default=default,
         metavar="N",
-        help=f"with --json: rows of each list, or all; `truncated` names what is cut (default {usual})",
+        help=f"with --json: rows of each list: a number, all, or brief, which is {BRIEF_ROWS[0]} or as many as fit into "
+        f"4,000 tokens; `truncated` names what is cut (default: {default})",
     )
 
 
 def document_data(document: Struct, rows: int | None = None) -> dict[str, Any]:
-    """A document as JSON data, its lists cut to `rows`; None: whole. The cuts are listed in `truncated`."""
+    """A document as JSON data, its lists cut to `rows`, or whole. The cuts are listed in `truncated`."""
     whole: dict[str, Any] = msgspec.to_builtins(document)
     data = {key: whole[key] for key in _FIRST if key in whole}
     data |= {key: value for key, value in whole.items() if key not in data and key != "truncated"}
@@ -77,16 +80,18 @@ def document_data(document: Struct, rows: int | None = None) -> dict[str, Any]:
     return data | {"truncated": [msgspec.to_builtins(cut) for cut in cuts]}
 
 
-def document_text(document: Struct, rows: int | None = None) -> str:
+def document_text(document: Struct, rows: Rows = "all") -> str:
     """A document as JSON in ASCII, a key a line and in a list of objects a row a line.
 
     So it can be read and compared by line and has little white space. Neither a terminal nor a log finds a command.
     """
-    return json_lines(document_data(document, rows))
+    if rows != "brief":
+        return _lines(document_data(document, None if rows == "all" else rows))
+    texts = (_lines(document_data(document, fewer)) for fewer in BRIEF_ROWS)
+    return next((text for text in texts if len(text) <= BRIEF_CHARACTERS), _lines(document_data(document, 1)))
 
 
-def json_lines(data: dict[str, Any]) -> str:
-    """The lines of `document_text`."""
+def _lines(data: dict[str, Any]) -> str:
     return in_logs("{\n" + ",\n".join(f" {json.dumps(key)}: {_value(value)}" for key, value in data.items()) + "\n}")
 
 
@@ -107,7 +112,7 @@ def _cut(value: Any, key: str, limit: int, rows: int, cuts: list[Cut]) -> Any:
     """The value with at most `limit` rows of its list, and fewer in the lists of each row."""
     nested = max(MIN_NESTED, rows // 3)
     if isinstance(value, str):
-        return shortened(value, MAX_TEXT)
+        return shortened(value, MAX_NAME if key.endswith(".name") else MAX_TEXT)
     if isinstance(value, dict):
         return {name: _cut(each, f"{key}.{name}", nested, rows, cuts) for name, each in value.items()}
     if not isinstance(value, tuple | list):

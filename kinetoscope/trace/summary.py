@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from kinetoscope.trace.averages import STEPS
-from kinetoscope.trace.documents import add_top, document_text
+from kinetoscope.trace.documents import Rows, add_top, document_text
 from kinetoscope.trace.kineto import no_collection, read_trace
 from kinetoscope.trace.marks import PROFILER_STEP
 from kinetoscope.trace.summaries import KernelSummary, OperatorSummary, Summary, summary_document
@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `summary`."""
     parser.add_argument("trace", type=Path, metavar="TRACE", help="a .json or .json.gz of the PyTorch profiler")
     parser.add_argument("--json", action="store_true", help="print JSON")
-    add_top(parser, None)
+    add_top(parser, "all")
 
 
 def command(arguments: argparse.Namespace) -> int:
@@ -162,7 +162,7 @@ def _shortened(name: str, columns: int) -> str:
     return f"{text[: columns - 3 - tail]}...{text[-tail:]}"
 
 
-def print_summary(path: str | os.PathLike[str], as_json: bool = False, rows: int | None = None) -> int:
+def print_summary(path: str | os.PathLike[str], as_json: bool = False, rows: Rows = "all") -> int:
     """Print the summary of the trace at `path`; JSON with `rows` of each list, or all. Raises `TraceError`."""
     with no_collection():
         summary = summarize(read_trace(path))
