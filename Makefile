@@ -2,7 +2,7 @@
 # uses the packages of that interpreter instead (a GPU machine with its own torch): checked, nothing installed.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup docs serve chapter test lint format record check lock
+.PHONY: help setup docs serve chapter test lint format record check wheel lock
 
 # Material announces its end of life at every build; what follows it is known (see mkdocs.yml: plain options only).
 export NO_MKDOCS_2_WARNING := 1
@@ -114,6 +114,10 @@ check: $(READY)  ## what a change must pass: lint, docs, no stale recording, no 
 recordings-check: $(READY)
 	$(PY) -m snippets.lab list --check
 	$(PY) -m snippets.lab claims --check
+
+wheel: $(READY)  ## build the distribution kinetoscope into dist/: wheel and sdist
+	$(need) docs
+	@$(PY) -m snippets.lab wheel dist
 
 lock:  ## resolve the ranges of pyproject.toml anew into the locks (KEEP="torch==X.Y.Z" holds one back)
 	@set -e; python="$(SYSTEM_PYTHON)"; \

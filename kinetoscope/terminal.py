@@ -13,6 +13,7 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from glob import glob
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, TextIO
 
@@ -88,6 +89,12 @@ def split_debug(arguments: Sequence[str]) -> tuple[list[str], bool]:
     end = arguments.index("--") if "--" in arguments else len(arguments)
     options = [argument for argument in arguments[:end] if argument != DEBUG]
     return [*options, *arguments[end:]], len(options) < end
+
+
+def expand_patterns(arguments: Sequence[str]) -> list[str]:
+    """The files that `rank*.json.gz` matches, in its place: shells of Windows hand patterns over as they are."""
+    files = {argument: sorted(glob(argument)) for argument in arguments if not argument.startswith("-")}
+    return [file for argument in arguments for file in files.get(argument) or [argument]]
 
 
 def require_outputs() -> None:

@@ -65,8 +65,8 @@ def add_top(parser: argparse.ArgumentParser, default: Rows) -> None:
         type=rows_argument,
         default=default,
         metavar="N",
-        help=f"with --json: rows of each list: a number, all, or brief, which is {BRIEF_ROWS[0]} or as many as fit into "
-        f"4,000 tokens; `truncated` names what is cut (default: {default})",
+        help=f"with --json: rows of each list: a number, all, or brief, which is {BRIEF_ROWS[0]}, or as many as fit "
+        f"into 4,000 tokens; `truncated` names what is cut (default: {default})",
     )
 
 

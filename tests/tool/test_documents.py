@@ -54,9 +54,7 @@ def check_documents(path: Path) -> None:
     msgspec.convert(json.loads(brief), TraceReport, strict=True)
 
 
-@pytest.mark.parametrize(
-    "path", OWN + [path for path in SHARED if path.name not in FOREIGN], ids=lambda path: path.name
-)
+@pytest.mark.parametrize("path", OWN + SHARED, ids=lambda path: path.name)
 def test_documents_of_small_traces(path: Path) -> None:
     check_documents(path)
 
