@@ -135,7 +135,7 @@ def _row(finding: Finding, ident: str, step_us: float, site: str) -> FindingRow:
 
 def _evidence(finding: Finding) -> Iterator[EvidenceRow]:
     """The values that the rule measured, and the longest of the events."""
-    yield from (EvidenceRow(each.metric, round(each.value, 3), each.unit) for each in finding.measured)
+    yield from (EvidenceRow(each.metric, round(float(each.value), 3), each.unit) for each in finding.measured)
     if finding.evidence:
         yield EvidenceRow("longest event", round(max(each.duration_us for each in finding.evidence), 3), "us")
 
