@@ -79,7 +79,8 @@ class FindingRow(Struct, frozen=True):
     source: str
     """Origin of the rule."""
     page: str
-    """The section that shows this fault: an address if `site` is known, else a path below the site; empty if none."""
+    """The section that shows this fault, else the section on its rule: an address if `site` is known, else a path below
+    the site."""
 
 
 def finding_rows(findings: Sequence[Finding], step_us: float, site: str = "") -> tuple[FindingRow, ...]:
@@ -106,9 +107,8 @@ def share_of(us: float, step_us: float) -> float:
 
 
 def page_of(rule: str, site: str) -> str:
-    """The page that shows the fault of a rule: below the site, or an address; empty if there is none."""
-    path = PAGES.get(rule, "")
-    return f"{site}{path}" if path else ""
+    """The section that shows the fault of a rule, else the section on the rule: below the site, or an address."""
+    return f"{site}{PAGES.get(rule, f'your_trace/#rule-{rule}')}"
 
 
 def _row(finding: Finding, ident: str, step_us: float, site: str) -> FindingRow:

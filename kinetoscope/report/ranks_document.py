@@ -187,9 +187,8 @@ def rank_finding_rows(findings: Findings, site: str = "") -> tuple[RankFindingRo
 
 def _finding(found: MergedFinding, ident: str, site: str) -> RankFindingRow:
     row = found.largest.row
-    page = f"{site}{row.page}" if row.page else ""
     ranks = tuple(RankCeiling(each.rank, round(each.saving_us, 3)) for each in found.findings)
-    return RankFindingRow(**structs.asdict(structs.replace(row, id=ident, page=page)), ranks=ranks)
+    return RankFindingRow(**structs.asdict(structs.replace(row, id=ident, page=f"{site}{row.page}")), ranks=ranks)
 
 
 def _unanswered(report: RanksReport, findings: Findings) -> Iterator[Unanswered]:

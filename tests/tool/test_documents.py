@@ -213,6 +213,7 @@ def test_a_program_finds_each_planted_fault(name: str) -> None:
     assert found["evidence"]
     assert found["false_positive"].endswith(".")
     assert found["advice"]
+    assert "/#" in found["page"]
 
 
 def test_a_healthy_step_has_no_severe_finding() -> None:

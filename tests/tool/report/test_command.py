@@ -141,7 +141,7 @@ def test_json_of_findings() -> None:
             "false_positive": "The wait is wanted.",
             "advice": "Wait later.",
             "source": "a list, https://example.org/rules.",
-            "page": "",
+            "page": "your_trace/#rule-sync",
         },
         {
             "id": "small",
@@ -159,7 +159,7 @@ def test_json_of_findings() -> None:
             "false_positive": "",
             "advice": "Leave it.",
             "source": "our own",
-            "page": "",
+            "page": "your_trace/#rule-small",
         },
     ]
     assert data["cannot_tell"] == [{"rule": "shapes", "reason": "no shapes", "option": "record_shapes=True"}]
