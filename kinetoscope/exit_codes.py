@@ -8,7 +8,7 @@ OK, NO, USAGE, DAMAGED, INTERRUPTED = 0, 1, 2, 3, 130
 EXIT_CODES: Mapping[int, str] = {
     OK: "success; of a check: it passes",
     NO: "the check that was asked for does not pass; or an error of the system, such as a full disk: then standard "
-    "error has a line that begins with `error:`, and standard output has no result",
+    "error has a line that begins with `error:`",
     USAGE: "wrong usage, or a file that cannot be used: no trace, no step, not the files that the command needs",
     DAMAGED: "a check on a file that is cut off, or in which kernels, calls or operators are damaged or missing: times "
     "per step are wrong, and the check neither passes nor fails",

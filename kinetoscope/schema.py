@@ -23,7 +23,7 @@ from kinetoscope.compare.document import ComparisonDocument
 from kinetoscope.doctor.checks import DoctorDocument
 from kinetoscope.report.ranks_document import RanksDocument
 from kinetoscope.report.trace_report import TraceReport
-from kinetoscope.trace.documents import SCHEMA_VERSION
+from kinetoscope.trace.documents import FIRST_KEYS, SCHEMA_VERSION
 from kinetoscope.trace.summaries import SummaryDocument
 from kinetoscope.trace.text import json_text
 
@@ -65,6 +65,7 @@ def schema(name: str) -> dict[str, Any]:
     for each in types_of(*documents):
         described = definitions[each.__name__]
         described["description"] = _sentences(inspect.getdoc(each) or "")
+        described["properties"] = _in_order(described["properties"])
         described["required"] = [*described["properties"]]  # no key is ever left out
         if "kind" in described["properties"] and each in documents:
             described["properties"]["kind"]["description"] = KIND
@@ -77,6 +78,11 @@ def schema(name: str) -> dict[str, Any]:
         **made,
         "$defs": definitions,
     }
+
+
+def _in_order(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Keys in the order in which a document has them."""
+    return {key: properties[key] for key in (*FIRST_KEYS, *properties) if key in properties}
 
 
 def types_of(*documents: type) -> Iterator[type]:

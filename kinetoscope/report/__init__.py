@@ -4,6 +4,7 @@ command.py           the command: reads, writes the file or JSON
 <<<<<<< HEAD
 fail_on.py           the exit code of --fail-on
 diagnosed.py         a trace read, summarized and diagnosed
+site.py              the address of the book, to whose pages findings lead
 trace_report.py      its JSON document; finding_rows.py has the findings in it
 =======
 diagnosed.py         a trace read, summarized and diagnosed; its JSON

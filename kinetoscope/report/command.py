@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import webbrowser
 from collections.abc import Sequence
@@ -17,6 +16,7 @@ from kinetoscope.report.fail_on import exit_code
 from kinetoscope.report.headline import headline
 from kinetoscope.report.output import output_path
 from kinetoscope.report.several import MultiReport, is_several, reduce_to_digest, report_several
+from kinetoscope.report.site import VARIABLE, default_site, site_address
 from kinetoscope.report.trace_report import trace_report
 from kinetoscope.trace.documents import add_top, document_text
 from kinetoscope.trace.events import TraceError
@@ -73,9 +73,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--site",
         type=site_address,
-        default=os.environ.get("KINETOSCOPE_SITE", ""),
+        default=default_site(),
         metavar="URL",
-        help="address of the book: findings then link to its pages (default: KINETOSCOPE_SITE, else pages are paths)",
+        help=f"address of the book, to whose pages findings lead (default: {VARIABLE}, else the package's, if any)",
     )
     parser.add_argument("--digest-only", action="store_true", help="write only a digest, to -o FILE")
     parser.add_argument(
@@ -123,13 +123,6 @@ def command(arguments: argparse.Namespace) -> int:
     if arguments.open and path is not None:
         _open(path)
     return code
-
-
-def site_address(text: str) -> str:
-    """The value of `--site`, with a slash at its end."""
-    if text and not text.startswith(("https://", "http://")):
-        raise argparse.ArgumentTypeError(f"must begin with https:// or http://, not {text!r}")
-    return text if text.endswith("/") or not text else f"{text}/"
 
 
 def _html(report: MultiReport | DiagnosedTrace, progress: Progress) -> str:

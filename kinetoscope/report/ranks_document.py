@@ -102,7 +102,7 @@ class RanksDocument(Struct, frozen=True, kw_only=True, tag_field="kind", tag="ra
     files: tuple[str, ...]
     """Names of the files, without their folders, in the order in which they were given."""
     site: str
-    """Address of the book, given with `--site` or KINETOSCOPE_SITE; empty if unknown, and pages are paths below it."""
+    """Address of the book: of `--site`, KINETOSCOPE_SITE or the package; empty if unknown, and pages are paths."""
     headline: str
     """What the ranks wait for, and what it costs, in a sentence or two."""
     findings: tuple[RankFindingRow, ...] | None

@@ -116,7 +116,7 @@ class TraceReport(Summary, frozen=True, kw_only=True, tag_field="kind", tag="tra
     file: str
     """Name of the trace's file, without its folder."""
     site: str
-    """Address of the book, given with `--site` or KINETOSCOPE_SITE; empty if unknown, and pages are paths below it."""
+    """Address of the book: of `--site`, KINETOSCOPE_SITE or the package; empty if unknown, and pages are paths."""
     headline: str
     """The time of a step, the GPU's share of it, and the largest cost, in a sentence or two."""
     findings: tuple[FindingRow, ...]

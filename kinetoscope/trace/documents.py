@@ -23,7 +23,7 @@ BRIEF_ROWS, BRIEF_CHARACTERS = (10, 7, 5, 3, 2, 1), 16_000
 4,000 tokens."""
 MIN_NESTED, MAX_NUMBERS, MAX_TEXT, MAX_NAME = 3, 16, 360, 160
 """Of a cut document: rows of a list inside a row, at least; numbers of a list; letters of a text, and of a name."""
-_FIRST = ("kind", "schema_version", "file", "site", "headline", "findings", "cannot_tell")
+FIRST_KEYS = ("kind", "schema_version", "file", "site", "headline", "findings", "cannot_tell")
 """Keys that come first in every document: a reader who stops early has read the answer."""
 
 
@@ -73,7 +73,7 @@ def add_top(parser: argparse.ArgumentParser, default: Rows) -> None:
 def document_data(document: Struct, rows: int | None = None) -> dict[str, Any]:
     """A document as JSON data, its lists cut to `rows`, or whole. The cuts are listed in `truncated`."""
     whole: dict[str, Any] = msgspec.to_builtins(document)
-    data = {key: whole[key] for key in _FIRST if key in whole}
+    data = {key: whole[key] for key in FIRST_KEYS if key in whole}
     data |= {key: value for key, value in whole.items() if key not in data and key != "truncated"}
     cuts: list[Cut] = []
     data = {key: _listed(value) if rows is None else _cut(value, key, rows, rows, cuts) for key, value in data.items()}

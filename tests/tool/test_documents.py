@@ -34,7 +34,7 @@ from tests.tool.trace.public import CASES, PUBLIC_TRACES, needs_cases
 OWN = sorted((PROJECT / "tests" / "traces").glob("*.json.gz"))
 SHARED = [path for path in sorted(CASES.glob("*.json")) if not path.name.endswith((".expected.json", "ascend.json"))]
 """Without the trace that no reader reads."""
-RECORDED = sorted(RECORDINGS.glob("*/*/*.trace.json.gz"))[::10]
+RECORDED = sorted(RECORDINGS.glob("*/*/*.trace.json.gz"))[::5]
 SMALL_PUBLIC = [path for path in PUBLIC_TRACES if not path.name.startswith(("kineto_", "astra_", "hta_nccl"))]
 JOBS = CASES.parent / "ranks"
 FAULTS = RECORDINGS / "nvidia-h200" / "training_step"
@@ -210,7 +210,7 @@ def test_a_program_finds_each_planted_fault(name: str) -> None:
     assert found["ceiling_us_per_step"] == pytest.approx(found["ceiling_share"] * data["mean_step_us"], rel=0.01)
     assert found["severity"] == ("high" if found["ceiling_share"] >= 0.2 else "medium")
     assert found["events"][0]["duration_us"] > 0
-    assert found["evidence"]
+    assert {each["metric"] for each in found["evidence"]} > {"longest event"}
     assert found["false_positive"].endswith(".")
     assert found["advice"]
     assert "/#" in found["page"]

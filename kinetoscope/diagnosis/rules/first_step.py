@@ -58,7 +58,9 @@ def _start_up(facts: Facts) -> Finding:
     calls = facts.start_up
     where = facts.sites([max(calls, key=lambda call: call.duration_us)])[0].text
     title = f"The trace {_started(calls)}"
-    return Finding(RULE, title, where, facts.evidence(calls), facts.length_us(calls), facts.saving_us(calls))
+    times = facts.length_us(calls), facts.saving_us(calls)
+    measured = (Measured("calls that start the runtime", len(calls), "calls"),)
+    return Finding(RULE, title, where, facts.evidence(calls), *times, measured=measured)
 
 
 def _started(calls: Sequence[CudaCall]) -> str:
