@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import msgspec
 from hypothesis import given, strategies as st
 
 from kinetoscope.diagnosis.diagnose import diagnose
@@ -16,7 +17,8 @@ from kinetoscope.doctor.checks import checks_text
 from kinetoscope.doctor.trace_checks import check_trace
 from kinetoscope.report.diagnosed import DiagnosedTrace
 from kinetoscope.report.document import report_html
-from kinetoscope.trace.documents import document_text
+from kinetoscope.report.trace_report import TraceReport, trace_report
+from kinetoscope.trace.documents import BRIEF_CHARACTERS, document_text
 from kinetoscope.trace.events import Trace, TraceError
 from kinetoscope.trace.kineto import read_trace
 from kinetoscope.trace.summaries import summary_document
@@ -122,8 +124,11 @@ def use(trace: Trace) -> None:
     texts = [checks_text(check_trace(trace), "")]
     if trace.steps:
         summary = summarize(trace)
-        html = report_html(DiagnosedTrace("it", diagnose(trace), summary))
-        texts += [summary_text(summary), document_text(summary_document(summary, "train.json")), html]
+        diagnosed = DiagnosedTrace("it", diagnose(trace), summary)
+        html, data = report_html(diagnosed), document_text(trace_report(diagnosed), "brief")
+        texts += [summary_text(summary), document_text(summary_document(summary, "train.json")), html, data]
+        assert len(data) <= BRIEF_CHARACTERS
+        msgspec.json.decode(data, type=TraceReport)  # strict: neither NaN nor another type
         assert "<b>evil" not in html
     assert not any("\x1b" in text for text in texts)
 
