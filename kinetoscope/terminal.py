@@ -9,6 +9,8 @@ import argparse
 import errno
 import io
 import os
+import re
+import shlex
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -89,6 +91,13 @@ def split_debug(arguments: Sequence[str]) -> tuple[list[str], bool]:
     end = arguments.index("--") if "--" in arguments else len(arguments)
     options = [argument for argument in arguments[:end] if argument != DEBUG]
     return [*options, *arguments[end:]], len(options) < end
+
+
+def quoted(argument: str, is_windows: bool = os.name == "nt") -> str:
+    """A file's name as a shell of this system reads it; on Windows a name holds no quote."""
+    if is_windows:
+        return argument if re.fullmatch(r"[\w.:\\/-]+", argument) else f'"{argument}"'
+    return shlex.quote(argument)
 
 
 def expand_patterns(arguments: Sequence[str]) -> list[str]:

@@ -58,6 +58,8 @@ def command(arguments: argparse.Namespace) -> int:
 class TraceServer(ThreadingHTTPServer):
     """Serves one file. Threaded, because a browser may open connections early and send nothing."""
 
+    allow_reuse_address = os.name != "nt"  # on Windows, two programs would share the port
+
     def __init__(self, trace: Path, port: int) -> None:
         super().__init__((HOST, port), _Handler)
         self.trace = trace

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import shlex
 from collections.abc import Iterable, Iterator
 from html import escape
 from importlib.resources import files
@@ -26,7 +25,7 @@ from kinetoscope.report.several import MultiReport
 from kinetoscope.report.timeline import step_timeline
 from kinetoscope.report.waiting import gaps_html, waiting_html
 from kinetoscope.report.work_tables import collectives_html, kernels_html, operators_html
-from kinetoscope.terminal import called
+from kinetoscope.terminal import called, quoted
 from kinetoscope.trace.averages import key_averages
 from kinetoscope.trace.progress import Progress
 from kinetoscope.trace.text import shortened, visible
@@ -145,7 +144,7 @@ def _reported(sections: Iterable[T], progress: Progress) -> Iterator[T]:
 def _perfetto(diagnosed: DiagnosedTrace) -> str:
     begin = f"{diagnosed.facts.step.start_us / 1000:,.3f} ms"
     name = diagnosed.name
-    command = f"{called()} open {shlex.quote(f'./{name}' if name.startswith('-') else name)}"
+    command = f"{called()} open {quoted(f'./{name}' if name.startswith('-') else name)}"
     return (
         f"<p>The whole trace in Perfetto, where this step begins at {begin}:</p>"
         f'<pre tabindex="0" aria-label="Command"><code>{escape(command)}</code></pre>'

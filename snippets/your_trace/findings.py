@@ -57,8 +57,8 @@ def first_lines(device: Device) -> Html:
 def without_installing(device: Device) -> Html:
     """The report by uv or pipx, and the wheel as a file; the same for every device."""
     return Html(
-        f"{shell_lines(WITHOUT_INSTALLING)}<p>On a machine without a network, copy {wheel_link()} and a wheel of msgspec "
-        "there, and give pip their paths.</p>"
+        f"{shell_lines(WITHOUT_INSTALLING)}<p>On a machine without a network, copy {wheel_link()} and a wheel of "
+        "msgspec there, and give pip their paths.</p>"
     )
 
 

@@ -153,11 +153,18 @@ def test_every_requirement_has_its_hashes() -> None:
             assert len(lines) == len(set(lines)), hashes
 
 
+def test_the_lines_of_one_package(capsys: pytest.CaptureFixture[str]) -> None:
+    assert environment.main(["--pins", "msgspec"]) == 0
+    out = capsys.readouterr().out
+    assert out in LOCKS["requirements.lock"]
+    assert list(environment.pins(out)) == [f"msgspec=={locked('requirements.lock')['msgspec']}"]
+
+
 def test_nothing_is_installed_but_wheels_of_a_known_hash() -> None:
     """Wherever pip runs: make, continuous integration, workflows."""
     scripts = [MAKEFILE, *(path.read_text() for path in sorted((ROOT / ".ci").iterdir())), *WORKFLOWS.values()]
     commands = [command for text in scripts for command in re.findall(r"-m pip install .+", text.replace("\\\n", " "))]
-    assert len(commands) == 3
+    assert len(commands) == 4
     for option in ("--require-hashes", "--only-binary :all:", "--no-deps"):
         assert [command for command in commands if option not in command] == []
     assert not re.search(r"pipx|uvx|npx|curl[^\n]*\|", "\n".join(scripts))
@@ -261,7 +268,7 @@ def test_no_secret_where_code_of_a_fork_runs() -> None:
         assert "secrets." not in text
         workflow = yaml.safe_load(text)
         if "pull_request" in triggers(workflow):
-            assert [job["permissions"] for job in workflow["jobs"].values()] == [{"contents": "read"}] * 2
+            assert [job["permissions"] for job in workflow["jobs"].values()] == [{"contents": "read"}] * 3
             assert "github.token" not in text
 
 

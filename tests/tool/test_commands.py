@@ -12,7 +12,7 @@ import pytest
 
 from kinetoscope import __version__
 from kinetoscope.__main__ import COMMANDS, main
-from kinetoscope.terminal import expand_patterns
+from kinetoscope.terminal import expand_patterns, quoted
 from tests.tool.recorded import PROJECT
 from tests.tool.simple import trace_json
 
@@ -127,7 +127,8 @@ def test_options_are_explained(call: Call, command: str, text: str) -> None:
         (["report", "a.json", "--open", "--json"], "--open shows a file; give -o FILE.html"),
         (["report", "a.json", "--open", "-o", "-"], "--open shows a file; give -o FILE.html"),
         (["summary", "--chek"], "the following arguments are required: TRACE"),
-        (["summary", "x", "--chek"], "unrecognized arguments: --chek"),
+        (["summary", "x", "--chek"], "kinetoscope summary: error: unrecognized arguments: --chek\n"),
+        (["report", "x", "--outptu=y", "--x"], "unrecognized arguments: --outptu=y --x; did you mean --output?\n"),
         *(
             (["open", "trace.json", "--timeout", text], f"must be a positive number of seconds, not '{text}'")
             for text in ("0", "-1", "nan", "soon")
@@ -180,6 +181,19 @@ def test_decode_as_text_and_as_json(call: Call) -> None:
     assert (code, err) == (0, "")
     assert (json.loads(out)["library"], json.loads(out)["tile"]) == ("cublas", "128x64")
     assert "\nlibrary    cublas\n" in call("decode", "nvjet_sm90_tst_128x64")[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "posix", "windows"),
+    [
+        ("a.json", "a.json", "a.json"),
+        (r"C:\runs\a.json", r"'C:\runs\a.json'", r"C:\runs\a.json"),
+        ("a b.json", "'a b.json'", '"a b.json"'),
+        ("a&b's.json", """'a&b'"'"'s.json'""", '"a&b\'s.json"'),
+    ],
+)
+def test_a_name_is_quoted_for_the_shell_of_the_system(name: str, posix: str, windows: str) -> None:
+    assert (quoted(name, is_windows=False), quoted(name, is_windows=True)) == (posix, windows)
 
 
 def test_patterns_are_expanded_where_no_shell_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
