@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import ast
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import is_dataclass
 from functools import cache
 from itertools import pairwise
@@ -104,15 +104,21 @@ def field_texts(of: type) -> Mapping[str, str]:
     """Field -> the docstring below it, of a type and of those that it extends."""
     texts: dict[str, str] = {}
     for each in reversed(of.__mro__[:-1]):
-        if each.__module__.startswith("kinetoscope."):
-            (tree,) = ast.parse(dedent(inspect.getsource(each))).body
-            body = tree.body if isinstance(tree, ast.ClassDef) else []
-            for field, below in pairwise(body):
-                if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
-                    text = _docstring(below)
-                    if text:
-                        texts[field.target.id] = text
+        for field, below in pairwise(_body(each)):
+            if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and (text := _docstring(below)):
+                texts[field.target.id] = text
     return texts
+
+
+def _body(of: type) -> Sequence[ast.stmt]:
+    """The statements of a class of this package; none where Python runs without its source."""
+    if not of.__module__.startswith("kinetoscope."):
+        return ()
+    try:
+        (tree,) = ast.parse(dedent(inspect.getsource(of))).body
+    except OSError:
+        return ()
+    return tree.body if isinstance(tree, ast.ClassDef) else ()
 
 
 def _docstring(node: ast.stmt) -> str:

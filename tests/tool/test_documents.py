@@ -183,7 +183,7 @@ def brief(path: Path) -> Mapping[str, Any]:
 
 PLANTED = {
     "allocator_before": ("allocator-in-step", "in train_step", 0.20),
-    "attention_before": ("unfused-attention", "", 0.50),
+    "attention_before": ("unfused-attention", "ToCopyBackward0", 0.50),
     "breaks_before": ("graph-breaks", "snippets/training_step/faults.py", 0.25),
     "cold_before": ("first-step", "in train_step", 20.0),
     "item_before": ("sync-in-step", "aten::is_nonzero in train_step", 0.05),
@@ -191,9 +191,9 @@ PLANTED = {
     "loader_before": ("loader-stall", "enumerate(DataLoader)", 0.50),
     "optimizer_before": ("optimizer-loop", "Optimizer.step#AdamW", 0.25),
     "pageable_before": ("pageable-copies", "aten::to in train_step", 0.30),
-    "recompile_before": ("recompiles", "", 0.90),
+    "recompile_before": ("recompiles", "dynamo in forward", 0.90),
     "tensor_cores_before": ("no-tensor-cores", "aten::linear in forward", 0.80),
-    "tiny_before": ("tiny-kernels", "", 0.60),
+    "tiny_before": ("tiny-kernels", "in loss", 0.60),
     "vocabulary_before": ("slow-products", "aten::linear in forward", 0.60),
 }
 """Recording of a planted fault -> the rule, its place, and the least share of a step that the fault costs."""

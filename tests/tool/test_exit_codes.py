@@ -93,6 +93,15 @@ def test_a_check_on_a_damaged_file_neither_passes_nor_fails(cut: str) -> None:
     assert exit_code("diff", cut, cut, "--gate", "3") == DAMAGED
 
 
+def test_ctrl_c(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def interrupt() -> str:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("kinetoscope.skill.skill_text", interrupt)
+    assert exit_code("skill") == INTERRUPTED
+    assert capsys.readouterr().err == "\nstopped\n"
+
+
 def test_doctor_fails_what_cannot_be_read_as_it_is(no_gpu: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_code("doctor", no_gpu, "--json") == NO
     data = json.loads(capsys.readouterr().out)

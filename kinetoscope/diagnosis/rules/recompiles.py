@@ -28,6 +28,7 @@ def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     matches = (_COMPILE_ID.search(op.name) for op in facts.in_steps(facts.cpu.ops))
     again = sorted({match[0] for match in matches if match is not None and match[2] != "0"})
     total_us = facts.length_us(compiling)
+    where = site.line or site.module or site.text
     runs = count_text(len(whole), "compilation")
     title = f"Compiling takes {duration_text(total_us)} per step: {runs} in {count_text(len(facts.steps), 'step')}"
     if again:
@@ -36,9 +37,7 @@ def find(facts: Facts) -> Sequence[Finding] | CannotTell:
         Measured("compilations", len(whole), "compilations"),
         Measured("of compiled code", len(again), "compilations"),
     )
-    return [
-        Finding(RULE, title, site.line or site.module, facts.evidence(whole), total_us, saving_us, measured=measured)
-    ]
+    return [Finding(RULE, title, where, facts.evidence(whole), total_us, saving_us, measured=measured)]
 
 
 RULE = Rule(
