@@ -20,10 +20,11 @@ from kinetoscope.report.document import several_html
 from kinetoscope.report.rank_drawing import members_text
 from kinetoscope.report.rank_findings import Findings, rank_findings, rank_findings_html
 from kinetoscope.report.rank_tables import quantile_ns
-from kinetoscope.report.ranks_document import rank_finding_rows
+from kinetoscope.report.ranks_document import rank_finding_rows, ranks_document
 from kinetoscope.report.ranks_html import ranks_kicker, ranks_lead, ranks_report_parts
 from kinetoscope.report.several import report_several
 from kinetoscope.report.trace_report import report_data
+from kinetoscope.trace.documents import BRIEF_CHARACTERS, document_text
 from kinetoscope.trace.events import Collective
 from tests.tool.markup import EVIL
 from tests.tool.report.samples import SMALL, SYNC, Page, diagnosed, traced
@@ -242,3 +243,13 @@ def test_names_stay_text() -> None:
 )
 def test_ranks_of_a_group(ranks: range, text: str) -> None:
     assert members_text(ranks) == text
+
+
+def test_the_brief_json_of_many_ranks_names_the_late_one() -> None:
+    findings = {rank: rank_findings(traced(), rank, [SYNC, SMALL]) for rank in range(64)}
+    document = ranks_document(ranks_report([merge(late_job(64, 61))]), findings, [f"rank{n}.json" for n in range(64)])
+    brief = document_text(document, "brief")
+    data = json.loads(brief)
+    assert len(brief) <= BRIEF_CHARACTERS
+    assert data["straggler"]["rank"] == 61
+    assert {"key": "ranks", "rows": 10, "of": 64} in data["truncated"]
