@@ -33,6 +33,8 @@ CALLS = {
     "doctor": ["doctor", "a.json.gz"],
     "open": ["open", "a.json.gz", "--no-browser", "--timeout", "0.2"],
     "decode": ["decode", "nvjet_sm90_tst_128x64"],
+    "schema": ["schema", "report"],
+    "skill": ["skill"],
 }
 
 
