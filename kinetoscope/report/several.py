@@ -6,7 +6,7 @@ files are a comparison, and more are an error.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from kinetoscope.compare.cpu_parts import cpu_change_text, cpu_data, cpu_parts
 from kinetoscope.html import Html, Part
 from kinetoscope.ranks.digest import Digest, digest
 from kinetoscope.ranks.digest_files import is_digest, read_any, read_digest, write_digest
+from kinetoscope.ranks.joined import is_merged, read_ranks
 from kinetoscope.ranks.merge import are_ranks, merge
 from kinetoscope.ranks.ranks import ranks_report
 from kinetoscope.ranks.texts import ranks_data, ranks_headline
@@ -50,15 +51,15 @@ class MultiReport:
 
 
 def is_several(paths: Sequence[Path]) -> bool:
-    """Whether the report is about more than one trace: several files, or a digest, which may hold many ranks."""
-    return len(paths) > 1 or is_digest(paths[0])
+    """Whether the report is about more than one trace: several files, or a file that may hold many ranks."""
+    return len(paths) > 1 or is_digest(paths[0]) or is_merged(paths[0])
 
 
 def report_several(paths: Sequence[Path]) -> MultiReport:
     """Report on ranks or compare two traces. Raises `TraceError` if the files are neither, or cannot be read."""
     if len(paths) == 2:
         return _report_two(paths[0], paths[1])
-    sides = [_read(path) for path in paths]
+    sides = [side for path in paths for side in _read(path)]
     if len(paths) == 1 or _are_ranks([side.digest for side in sides]):
         return _ranks(sides)
     raise TraceError(
@@ -98,10 +99,13 @@ def _report_two(before: Path, after: Path) -> MultiReport:
     return MultiReport(title, change_text(result), comparison_parts(result, names), comparison_data(result))
 
 
-def _read(path: Path) -> _Reduced:
-    """A file is diagnosed when it is read, so that no more than one trace of many is in memory."""
-    side = read_digest(path) if is_digest(path) else read_trace(path)
-    return _reduced(side, digest(side) if isinstance(side, Trace) else side)
+def _read(path: Path) -> Iterator[_Reduced]:
+    """A rank is diagnosed when it is read, so that no more than one trace of many is in memory."""
+    if is_digest(path):
+        yield _Reduced(read_digest(path))
+        return
+    for trace in read_ranks(path) if is_merged(path) else [read_trace(path)]:
+        yield _reduced(trace, digest(trace))
 
 
 def _reduced(side: Trace | Digest, made: Digest) -> _Reduced:
