@@ -72,14 +72,14 @@ def is_merged(path: str | os.PathLike[str]) -> bool:
     return bool(_START.match(head))
 
 
-def read_ranks(source: Source, *, progress: Progress | None = None) -> Iterator[Trace]:
+def read_ranks(source: Source) -> Iterator[Trace]:
     """Yield the trace of each rank of a merged file, one after the other: no more than one is in memory.
 
     Times, names, processes and threads are those of the rank's own file; correlations and other ids end with the digits
     of the rank. Of a file that is cut off, the last rank is cut and later ranks are missing. Raises `TraceError`.
     """
-    with no_collection(), progress or Progress(source_name(source)) as shown:
-        content = Content(source, MAX_BYTES, shown)
+    with no_collection(), Progress(source_name(source)) as progress:
+        content = Content(source, MAX_BYTES, progress)
         text = EventText(content.blocks(), content.where)
         reader: _Reader | None = None
         for group in text.events():

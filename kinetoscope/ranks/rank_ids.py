@@ -7,7 +7,6 @@ rank on another machine. 953 of rank 3 becomes 9533, and in a job of 16 ranks 95
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 
 import msgspec
 from msgspec import Raw
@@ -28,6 +27,7 @@ INDEX_ARGS = ("Ev Idx", "Sequence number", "Python id", "Python parent id", "Pyt
 _MAX_DIGITS = 18
 """Longer ids are hashes: they stay, since 64 bits cannot hold them with a rank."""
 _TEXT_PID = re.compile(r"rank ([0-9]{1,9})(?:: (.*))?", re.DOTALL)
+_NEGATIVE = re.compile(r"-[0-9]{1,18}")
 _DECODER: msgspec.json.Decoder[dict[str, Raw]] = msgspec.json.Decoder(dict[str, Raw])
 
 
@@ -49,7 +49,10 @@ class RankIds:
             event["args"] = self._args(event["args"])
 
     def pid(self, given: Raw) -> Raw:
-        """The id of a process: `953` -> `9533`, `"Spans"` -> `"rank 3: Spans"`."""
+        """The id of a process: `953` -> `9533`, `"Spans"` -> `"rank 3: Spans"`, `-1` -> `"rank 3: -1"`.
+
+        Perfetto takes all negative ids for one process.
+        """
         text = bytes(given)
         return self._pids.get(text) or self._pids.setdefault(text, self._new_pid(text))
 
@@ -57,9 +60,10 @@ class RankIds:
         value = msgspec.json.decode(text)
         if isinstance(value, float) and value.is_integer():
             value = int(value)
-        if isinstance(value, int) and not isinstance(value, bool):
+        if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
             return Raw(f"{value or ''}{self._suffix.decode() if value else self._rank}".encode())
-        named = f"rank {self._rank}: {value}" if isinstance(value, str) else f"rank {self._rank}"
+        is_named = isinstance(value, int | float | str) and not isinstance(value, bool)
+        named = f"rank {self._rank}: {value}" if is_named else f"rank {self._rank}"
         return Raw(msgspec.json.encode(named))
 
     def _args(self, given: Raw) -> Raw:
@@ -96,16 +100,17 @@ class PidReader:
     def rank(self, pid: Pid) -> int | None:
         """The rank of a process; None if the id is of another origin."""
         if isinstance(pid, int):
-            return int(abs(pid) % self._divisor)
+            return int(pid % self._divisor)
         match = _TEXT_PID.fullmatch(pid) if isinstance(pid, str) else None
         return int(match[1]) if match else None
 
     def original(self, pid: Pid) -> Pid:
         """The id of the process in its rank's own file."""
         if isinstance(pid, int):
-            return int((1 if pid > 0 else -1) * (abs(pid) // self._divisor))
+            return int(pid // self._divisor)
         match = _TEXT_PID.fullmatch(pid) if isinstance(pid, str) else None
-        return match[2] if match else pid
+        name: str | None = match[2] if match else None
+        return int(name) if name and _NEGATIVE.fullmatch(name) else name
 
     def restore(self, kept: KeptEvents) -> None:
         """Give the events of one rank the process ids of its own file."""
@@ -117,10 +122,7 @@ class PidReader:
                     original[pid] = self.original(pid)
                 event.pid = original[pid]
         kept.runs = [(self.original(_as_pid(pid)), before) for pid, before in kept.runs]
-        kept.labels = self._labels(kept.labels)
-
-    def _labels(self, labels: Mapping[object, str]) -> dict[object, str]:
-        return {self.original(_as_pid(pid)): text for pid, text in labels.items()}
+        kept.labels = {self.original(_as_pid(pid)): text for pid, text in kept.labels.items()}
 
 
 def _as_pid(pid: object) -> Pid:
