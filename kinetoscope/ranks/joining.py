@@ -42,10 +42,9 @@ def merge_ranks(paths: Sequence[Path], output: Path) -> list[RankFile]:
     written.
     """
     _require_output(paths, output)
-    files = survey(paths)
-    base_ns = _common_base_ns(files)
-    digits = len(str(files[-1].rank))
     with new_file(output) as stored, _text_file(stored, output) as file:
+        files = survey(paths)
+        base_ns, digits = _common_base_ns(files), len(str(files[-1].rank))
         file.write(_head(files, base_ns, digits))
         separator = b""
         for number, rank in enumerate(files, 1):
@@ -74,11 +73,6 @@ def _common_base_ns(files: Sequence[RankFile]) -> int:
     bases = {file.metadata.base_ns for file in files}
     if len(bases) == 1:
         return bases.pop()
-    for file in files:
-        if not file.metadata.base_ns and file.span_ns[1] < DAY_NS * 365:
-            raise TraceError(f"{file.path}: tells no base time, as other files do; record all ranks alike")
-        if file.unit_ns != 1000:
-            raise TraceError(f"{file.path}: its times are no microseconds since the base time of the other files")
     first_ns = min(file.span_ns[1] for file in files) - DAY_NS
     return first_ns - first_ns % _SECOND_NS
 

@@ -8,9 +8,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
-from msgspec import Raw
+from msgspec import Meta, Raw
 
 from kinetoscope.ranks.joined import is_merged
 from kinetoscope.trace.assembly import unit_ns
@@ -28,6 +29,7 @@ DEFAULT_GROUP = "0"
 _IN_NAME = (re.compile(r"rank[\s._=-]*([0-9]{1,6})(?![0-9])", re.I), re.compile(r"(?<![a-z0-9])r([0-9]{1,6})\b", re.I))
 _SAMPLES = 10_000
 _DECODER: msgspec.json.Decoder[dict[str, Raw]] = msgspec.json.Decoder(dict[str, Raw])
+_TIME: msgspec.json.Decoder[float] = msgspec.json.Decoder(Annotated[float, Meta(ge=-1e18, le=1e18)])
 
 Event = dict[str, Raw]
 
@@ -72,7 +74,7 @@ def survey(paths: Sequence[Path]) -> list[RankFile]:
         ranks = list(range(len(files)))
     for path, rank in zip(paths, ranks, strict=True):
         if rank is None:
-            raise TraceError(f"{path}: does not tell its rank; give it a name with it, such as rank3.json.gz")
+            raise TraceError(f"{path}: tells no rank; put the rank into its name, such as rank3.json.gz")
     found = [replace(file, rank=rank or 0) for file, rank in zip(files, ranks, strict=True)]
     _require_one_job(found)
     return sorted(found, key=lambda file: file.rank)
@@ -146,8 +148,9 @@ def _read(path: Path, of: str) -> RankFile:
 
 
 def _time(event: Event) -> float | None:
+    """The time of an event; None if it has none, or an impossible one."""
     try:
-        return msgspec.json.decode(event["ts"], type=float)
+        return _TIME.decode(event["ts"])
     except (KeyError, *JSON_ERRORS):
         return None
 
@@ -183,10 +186,20 @@ def _require_one_job(files: Sequence[RankFile]) -> None:
             "ranks of different jobs: the default process group has other members in one file than in another; give "
             "the ranks of one job"
         )
+    _require_one_time(files)
+
+
+def _require_one_time(files: Sequence[RankFile]) -> None:
+    if len({file.metadata.base_ns for file in files}) > 1:
+        for file in files:
+            if not file.metadata.base_ns and file.span_ns[1] < 365 * DAY_NS:
+                raise TraceError(f"{file.path}: tells no base time, as other files do; record all ranks alike")
+            if file.unit_ns != 1000:
+                raise TraceError(f"{file.path}: its times are not in microseconds, as those of other files are")
     first, last = (of(files, key=lambda file: file.span_ns[1]) for of in (min, max))
-    days = (last.span_ns[1] - first.span_ns[1]) / DAY_NS
-    if days > 1:
+    days = (last.span_ns[1] - first.span_ns[1]) // DAY_NS
+    if days >= 1:
         raise TraceError(
-            f"ranks of different jobs: rank {last.rank} was recorded {days:,.3g} days after rank {first.rank}; give "
-            "the ranks of one job"
+            f"ranks of different jobs: rank {last.rank} was recorded {days:,} day{'s' * (days > 1)} after rank "
+            f"{first.rank}; give the ranks of one job"
         )

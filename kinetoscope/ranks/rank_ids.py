@@ -58,7 +58,7 @@ class RankIds:
 
     def _new_pid(self, text: bytes) -> Raw:
         value = msgspec.json.decode(text)
-        if isinstance(value, float) and value.is_integer():
+        if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
             value = int(value)
         if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
             return Raw(f"{value or ''}{self._suffix.decode() if value else self._rank}".encode())
