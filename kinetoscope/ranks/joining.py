@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from decimal import Context, Decimal, DecimalException
 from pathlib import Path
 from typing import IO
@@ -23,7 +23,7 @@ from kinetoscope.ranks.rank_files import DAY_NS, RankFile, readable, survey, wor
 from kinetoscope.ranks.rank_ids import RankIds
 from kinetoscope.trace.content import Content
 from kinetoscope.trace.errors import TraceError
-from kinetoscope.trace.json_events import EventText
+from kinetoscope.trace.json_events import JSON_ERRORS, MAX_MEMBERS_BYTES, EventText
 from kinetoscope.trace.kineto import LIMIT_BYTES
 from kinetoscope.trace.progress import Progress
 
@@ -79,7 +79,7 @@ def _common_base_ns(files: Sequence[RankFile]) -> int:
 
 def _head(files: Sequence[RankFile], base_ns: int, digits: int) -> bytes:
     """The members before the events: those that are the same in all files, and those of each rank."""
-    own = [{name: value for name, value in file.members.items() if name not in (BASE, EVENTS)} for file in files]
+    own = [{name: value for name, value in file.members.items() if name not in (BASE, EVENTS, MEMBER)} for file in files]
     common = {
         name: value
         for name, value in own[0].items()
@@ -102,13 +102,18 @@ def _head(files: Sequence[RankFile], base_ns: int, digits: int) -> bytes:
         members[JOB] = job
     if base_ns:
         members[BASE] = base_ns
-    return msgspec.json.encode(members).removesuffix(b"}") + b',\n"traceEvents": [\n'
+    head = msgspec.json.encode(members).removesuffix(b"}") + b',\n"traceEvents": [\n'
+    if len(head) > MAX_MEMBERS_BYTES:
+        raise TraceError(f"{len(files):,} ranks are too many for one file; merge some of them, or give report digests")
+    return head
 
 
 def _job(files: Sequence[RankFile]) -> dict[str, object]:
     """`distributedInfo` of the whole job: without a rank, and with the process groups of all ranks."""
-    given = [msgspec.json.decode(file.members.get(JOB, b"null")) for file in files]
-    infos = [info for info in given if isinstance(info, dict)]
+    infos: list[dict[str, object]] = []
+    for file in files:
+        with suppress(KeyError, *JSON_ERRORS):
+            infos.append(msgspec.json.decode(file.members[JOB], type=dict[str, object]))
     if not infos:
         return {}
     groups: dict[bytes, object] = {}
