@@ -79,7 +79,9 @@ def _common_base_ns(files: Sequence[RankFile]) -> int:
 
 def _head(files: Sequence[RankFile], base_ns: int, digits: int) -> bytes:
     """The members before the events: those that are the same in all files, and those of each rank."""
-    own = [{name: value for name, value in file.members.items() if name not in (BASE, EVENTS, MEMBER)} for file in files]
+    own = [
+        {name: value for name, value in file.members.items() if name not in (BASE, EVENTS, MEMBER)} for file in files
+    ]
     common = {
         name: value
         for name, value in own[0].items()

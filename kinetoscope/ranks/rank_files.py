@@ -7,6 +7,7 @@ from array import array
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import count, islice
 from pathlib import Path
 from typing import Annotated
 
@@ -97,15 +98,17 @@ def notes(files: Sequence[RankFile]) -> Iterator[str]:
     if all(file.metadata.rank is None and _named_rank(file.path) is None for file in files):
         yield "No file tells its rank: the ranks are in the order of the files."
     size = world_size(files)
-    missing = sorted(set(range(size)) - {file.rank for file in files})[:9] if size and size < 10**6 else []
-    if size and missing:
-        listed = f"{', '.join(map(str, missing[:8]))}{', ...' * (len(missing) > 8)}"
-        yield f"{len(files)} of {size:,} ranks are given; missing: {listed}."
+    missing = size - len(files) if size else 0
+    if missing > 0:
+        given = {file.rank for file in files}
+        listed = list(islice((rank for rank in count() if rank not in given), min(missing, 8)))
+        more = f" and {missing - len(listed):,} more" * (missing > len(listed))
+        yield f"{len(files)} of {size:,} ranks are given; missing: {', '.join(map(str, listed))}{more}."
     for file in files:
         if file.is_cut:
             yield f"Rank {file.rank}: the file is cut off or damaged; the events before that are merged."
-        for reason, count in file.left_out.items():
-            yield f"Rank {file.rank}: damaged: {count:,} event{'s' * (count != 1)} {reason}, left out."
+        for reason, lost in file.left_out.items():
+            yield f"Rank {file.rank}: damaged: {lost:,} event{'s' * (lost != 1)} {reason}, left out."
     first, last = min(files, key=lambda file: file.span_ns[2]), max(files, key=lambda file: file.span_ns[0])
     apart_s = (last.span_ns[0] - first.span_ns[2]) / 1e9
     if apart_s > 0:

@@ -146,7 +146,7 @@ def test_the_members_before_the_events(tmp_path: Path) -> None:
         tmp_path, trace_id="B", distributedInfo={"rank": 1, "world_size": 2, "pg_config": groups, "backend": "nccl"}
     )
     document = merged(paths, output)
-    assert [*document][0] == "mergedRanks"
+    assert next(iter(document)) == "mergedRanks"
     assert document["schemaVersion"] == 1
     assert document["baseTimeNanoseconds"] == BASE_NS
     assert document["distributedInfo"] == {"world_size": 2, "pg_config": groups}
@@ -233,9 +233,9 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeyp
     written(paths[0], 3, distributedInfo={"rank": 3, "world_size": 16}, late_us=-0.5e6)
     assert main(["merge", *map(str, paths), "-o", str(output)]) == 0
     assert capsys.readouterr().err == (
-        "note: 2 of 16 ranks are given; missing: 0, 1, 2, 4, 6, 7, 8, 9, ....\n"
-        "note: Rank 5 starts 0.499 s after rank 3 has ended: they are of different runs, or the clocks of their machines "
-        "differ.\n"
+        "note: 2 of 16 ranks are given; missing: 0, 1, 2, 4, 6, 7, 8, 9 and 6 more.\n"
+        "note: Rank 5 starts 0.499 s after rank 3 has ended: they are of different runs, or the clocks of their "
+        "machines differ.\n"
     )
 
 
