@@ -57,7 +57,7 @@ def is_several(paths: Sequence[Path]) -> bool:
 
 def report_several(paths: Sequence[Path]) -> MultiReport:
     """Report on ranks or compare two traces. Raises `TraceError` if the files are neither, or cannot be read."""
-    if len(paths) == 2:
+    if len(paths) == 2 and not any(map(is_merged, paths)):
         return _report_two(paths[0], paths[1])
     sides = [side for path in paths for side in _read(path)]
     if len(paths) == 1 or _are_ranks([side.digest for side in sides]):
