@@ -27,7 +27,7 @@ INDEX_ARGS = ("Ev Idx", "Sequence number", "Python id", "Python parent id", "Pyt
 _MAX_DIGITS = 18
 """Longer ids are hashes: they stay, since 64 bits cannot hold them with a rank."""
 _TEXT_PID = re.compile(r"rank ([0-9]{1,9})(?:: (.*))?", re.DOTALL)
-_NEGATIVE = re.compile(r"-[0-9]{1,18}")
+_NUMBER = re.compile(r"-?[0-9]{1,18}")
 _DECODER: msgspec.json.Decoder[dict[str, Raw]] = msgspec.json.Decoder(dict[str, Raw])
 
 
@@ -51,7 +51,7 @@ class RankIds:
     def pid(self, given: Raw) -> Raw:
         """The id of a process: `953` -> `9533`, `"Spans"` -> `"rank 3: Spans"`, `-1` -> `"rank 3: -1"`.
 
-        Perfetto takes all negative ids for one process.
+        Perfetto takes all ids that are negative or need more than 32 bits for one process.
         """
         text = bytes(given)
         return self._pids.get(text) or self._pids.setdefault(text, self._new_pid(text))
@@ -61,7 +61,9 @@ class RankIds:
         if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
             value = int(value)
         if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
-            return Raw(f"{value or ''}{self._suffix.decode() if value else self._rank}".encode())
+            number = f"{value}{self._suffix.decode()}" if value else str(self._rank)
+            if int(number) < 2**32:
+                return Raw(number.encode())
         is_named = isinstance(value, int | float | str) and not isinstance(value, bool)
         named = f"rank {self._rank}: {value}" if is_named else f"rank {self._rank}"
         return Raw(msgspec.json.encode(named))
@@ -110,7 +112,7 @@ class PidReader:
             return int(pid // self._divisor)
         match = _TEXT_PID.fullmatch(pid) if isinstance(pid, str) else None
         name: str | None = match[2] if match else None
-        return int(name) if name and _NEGATIVE.fullmatch(name) else name
+        return int(name) if name and _NUMBER.fullmatch(name) else name
 
     def restore(self, kept: KeptEvents) -> None:
         """Give the events of one rank the process ids of its own file."""
