@@ -97,6 +97,18 @@ def test_ranks_of_two_digits(tmp_path: Path) -> None:
     assert [trace.rank for trace in read_ranks(tmp_path / "job.json")] == [2, 15]
 
 
+def test_process_ids_above_32_bits(tmp_path: Path) -> None:
+    """Perfetto would take all of them for one process."""
+    paths, output = job(tmp_path)
+    for path, rank in zip(paths, (7, 1023), strict=True):
+        written(path, rank, distributedInfo={"rank": rank, "world_size": 1024})
+        path.write_text(path.read_text().replace("412", "4194303"))
+    assert {event["pid"] for event in merged(paths, output)["traceEvents"]} == {
+        "rank 7: 4194303", 7, "rank 1023: 4194303", 1023,
+    }  # fmt: skip
+    assert [trace.cpu_ops[0].thread for trace in read_ranks(output)] == ["4194303/4194303"] * 2
+
+
 def test_the_members_before_the_events(tmp_path: Path) -> None:
     groups = [{"pg_name": "0", "ranks": [0, 1]}, {"pg_name": "dp", "ranks": [1]}]
     paths, output = job(
