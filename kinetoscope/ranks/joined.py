@@ -7,9 +7,10 @@ import re
 import zlib
 from collections.abc import Iterator, Sequence
 from itertools import groupby
+from typing import Annotated
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Meta, Raw, Struct
 
 from kinetoscope.ranks.rank_ids import Pid, PidReader
 from kinetoscope.trace.assembly import assemble
@@ -27,17 +28,18 @@ MAX_BYTES = 1_000 * LIMIT_BYTES
 """Of a merged file, after decompression; no more than one rank of it is in memory."""
 _START = re.compile(rb'\s*\{\s*"' + MEMBER.encode() + rb'"\s*:')
 _AGAIN = "merge the ranks again, with this release"
+Rank = Annotated[int, Meta(ge=0, le=2**31)]
 Group = Sequence[Raw] | Sequence[bytes]
 
 
 class MergedRank(Struct, frozen=True):
     """What the head of a merged file tells of a rank."""
 
-    rank: int
+    rank: Rank
     members: dict[str, Raw]
     """The top-level members of the rank's file that are not the same in all files."""
     is_cut: bool = False
-    left_out: dict[str, int] = {}
+    left_out: dict[str, Annotated[int, Meta(ge=1, le=2**53)]] = {}
     """Events that could not be merged, by reason."""
 
 
@@ -45,10 +47,10 @@ class MergedRanks(Struct, frozen=True):
     """The head of a merged file: the ranks in the order in which their events follow."""
 
     version: int
-    digits: int
+    digits: Annotated[int, Meta(ge=1, le=10)]
     """Of the rank at the end of each id."""
-    world_size: int | None
-    ranks: tuple[MergedRank, ...]
+    world_size: Rank | None
+    ranks: Annotated[tuple[MergedRank, ...], Meta(min_length=1)]
 
 
 class _Process(Struct):
@@ -140,8 +142,7 @@ class _Reader:
         assert rank is not None
         self._pids.restore(kept)
         for reason, count in rank.left_out.items():
-            for _ in range(count):
-                kept.left_out.add(reason, None, is_work=True)
+            kept.left_out.add(reason, None, is_work=True, count=count)
         metadata = Metadata.of({**self._members, **rank.members})
         world_size = metadata.world_size or self._head.world_size
         metadata = msgspec.structs.replace(metadata, rank=rank.rank, world_size=world_size)
@@ -153,6 +154,6 @@ def _head(text: EventText, where: str) -> MergedRanks:
         head = msgspec.json.decode(text.members[MEMBER], type=MergedRanks)
     except (KeyError, *JSON_ERRORS) as error:
         raise TraceError(f"{where}: its member {MEMBER} is missing or damaged; {_AGAIN}") from error
-    if head.version != VERSION or not head.ranks or not 0 < head.digits < 10:
+    if head.version != VERSION:
         raise TraceError(f"{where}: merged by another release; {_AGAIN}")
     return head

@@ -53,6 +53,8 @@ class RankFile:
     """Start, middle and end of most events, in ns since the time 0 of its clock."""
     unit_ns: int = 1000
     """Nanoseconds in the unit of its times."""
+    is_numbered: bool = False
+    """Whether its place among the files is its rank, as no file tells a rank."""
 
 
 def survey(paths: Sequence[Path]) -> list[RankFile]:
@@ -71,12 +73,14 @@ def survey(paths: Sequence[Path]) -> list[RankFile]:
             raise TraceError(f"{path}: holds several ranks already; give the trace of each rank")
     files = [_read(path, f"{number} of {len(paths)}") for number, path in enumerate(paths, 1)]
     ranks = list(map(_rank, files))
-    if set(ranks) == {None}:
+    is_numbered = set(ranks) == {None}
+    if is_numbered:
         ranks = list(range(len(files)))
     for path, rank in zip(paths, ranks, strict=True):
         if rank is None:
             raise TraceError(f"{path}: tells no rank; put the rank into its name, such as rank3.json.gz")
-    found = [replace(file, rank=rank or 0) for file, rank in zip(files, ranks, strict=True)]
+    numbered = zip(files, ranks, strict=True)
+    found = [replace(file, rank=rank or 0, is_numbered=is_numbered) for file, rank in numbered]
     _require_one_job(found)
     return sorted(found, key=lambda file: file.rank)
 
@@ -95,7 +99,7 @@ def readable(text: Raw | bytes) -> Event | str:
 
 def notes(files: Sequence[RankFile]) -> Iterator[str]:
     """What the merged file lacks, and what may be wrong with it."""
-    if all(file.metadata.rank is None and _named_rank(file.path) is None for file in files):
+    if files[0].is_numbered:
         yield "No file tells its rank: the ranks are in the order of the files."
     size = world_size(files)
     missing = size - len(files) if size else 0

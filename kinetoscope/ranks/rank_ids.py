@@ -26,7 +26,7 @@ INDEX_ARGS = ("Ev Idx", "Sequence number", "Python id", "Python parent id", "Pyt
 """Likewise; 0 is an id."""
 _MAX_DIGITS = 18
 """Longer ids are hashes: they stay, since 64 bits cannot hold them with a rank."""
-_TEXT_PID = re.compile(r"rank ([0-9]{1,9})(?:: (.*))?", re.DOTALL)
+_TEXT_PID = re.compile(r"rank ([0-9]{1,10})(?:: (.*))?", re.DOTALL)
 _NUMBER = re.compile(r"-?[0-9]{1,18}")
 _DECODER: msgspec.json.Decoder[dict[str, Raw]] = msgspec.json.Decoder(dict[str, Raw])
 

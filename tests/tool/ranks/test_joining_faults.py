@@ -110,6 +110,7 @@ def test_a_merged_file_that_is_cut(tmp_path: Path) -> None:
         (b'"pid":4121', b'"pid":4125', "was changed after the ranks were merged"),
         (b'"version":1', b'"version":9', "merged by another release"),
         (b'"ranks":[{', b'"ranks":[7,{', "its member mergedRanks is missing or damaged"),
+        (b'"digits":1', b'"digits":99', "its member mergedRanks is missing or damaged"),
         (b'"mergedRanks"', b'"merged"', "its member mergedRanks is missing or damaged"),
     ],
 )
