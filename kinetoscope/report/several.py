@@ -102,7 +102,8 @@ def _report_two(before: Path, after: Path) -> MultiReport:
 def _read(path: Path) -> Iterator[_Reduced]:
     """A rank is diagnosed when it is read, so that no more than one trace of many is in memory."""
     if is_digest(path):
-        yield _Reduced(read_digest(path))
+        made = read_digest(path)
+        yield _reduced(made, made)
         return
     for trace in read_ranks(path) if is_merged(path) else [read_trace(path)]:
         yield _reduced(trace, digest(trace))
