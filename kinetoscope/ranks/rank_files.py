@@ -101,6 +101,8 @@ def notes(files: Sequence[RankFile]) -> Iterator[str]:
     """What the merged file lacks, and what may be wrong with it."""
     if files[0].is_numbered:
         yield "No file tells its rank: the ranks are in the order of the files."
+    if not any(map(_is_placed, files)):
+        yield "No file tells its base time: starts on different ranks may not be comparable."
     size = world_size(files)
     missing = size - len(files) if size else 0
     if missing > 0:
@@ -154,6 +156,11 @@ def _read(path: Path, of: str) -> RankFile:
     return replace(file, span_ns=(start_ns, middle_ns, end_ns), unit_ns=unit)
 
 
+def _is_placed(file: RankFile) -> bool:
+    """Whether its times tell when it was recorded: it has a base time, or its times count from 1970."""
+    return file.metadata.base_ns > 0 or file.span_ns[1] > 365 * DAY_NS
+
+
 def _time(event: Event) -> float | None:
     """The time of an event; None if it has none, or an impossible one."""
     try:
@@ -199,7 +206,7 @@ def _require_one_job(files: Sequence[RankFile]) -> None:
 def _require_one_time(files: Sequence[RankFile]) -> None:
     if len({file.metadata.base_ns for file in files}) > 1:
         for file in files:
-            if not file.metadata.base_ns and file.span_ns[1] < 365 * DAY_NS:
+            if not _is_placed(file):
                 raise TraceError(f"{file.path}: tells no base time, as other files do; record all ranks alike")
             if file.unit_ns != 1000:
                 raise TraceError(f"{file.path}: its times are not in microseconds, as those of other files are")

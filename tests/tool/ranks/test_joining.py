@@ -16,7 +16,7 @@ from kinetoscope.ranks.joined import read_ranks
 from kinetoscope.ranks.joining import merge_ranks
 from kinetoscope.ranks.merge import merge
 from kinetoscope.ranks.rank_files import notes
-from kinetoscope.report.several import report_several
+from kinetoscope.report.several import MultiReport, report_several
 from kinetoscope.trace.kineto import read_trace
 from tests.tool.damaged import TOP, every_kind
 from tests.tool.events import Event, kernel, op, trace_bytes
@@ -180,16 +180,22 @@ def test_base_times_are_added_without_rounding(tmp_path: Path) -> None:
     assert text.count('"ts":"soon"') == 2
 
 
+def about(report: MultiReport) -> dict[str, Any]:
+    """The data of a report but for the names of its files."""
+    return {key: value for key, value in report.data.items() if key != "files"}
+
+
 def test_the_report_of_a_merged_file(tmp_path: Path) -> None:
     paths, output = job(tmp_path)
     merge_ranks(paths, output)
     ranks, one = report_several(paths), report_several([output])
-    assert (one.headline, one.data, one.parts) == (ranks.headline, ranks.data, ranks.parts)
+    assert (one.headline, about(one), one.parts) == (ranks.headline, about(ranks), ranks.parts)
     assert [rank["rank"] for rank in one.data["ranks"]] == [0, 1]
     assert read_any(output) == merge(map(read_any, paths))
     others = [written(tmp_path / f"{rank}.json", rank) for rank in (2, 3)]
     merge_ranks(others, tmp_path / "others.json")
-    assert report_several([output, tmp_path / "others.json"]).data == report_several([*paths, *others]).data
+    two = report_several([output, tmp_path / "others.json"])
+    assert about(two) == about(report_several([*paths, *others]))
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -209,6 +215,19 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeyp
         "note: Rank 5 starts 0.499 s after rank 3 has ended: they are of different runs, or the clocks of their "
         "machines differ.\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("late_us", "expected"),
+    [
+        (0.0, ["No file tells its base time: starts on different ranks may not be comparable."]),
+        (1.7e15, []),  # as until PyTorch 2.2, in microseconds since 1970
+    ],
+)
+def test_files_without_a_base_time(tmp_path: Path, late_us: float, expected: list[str]) -> None:
+    paths = [written(tmp_path / f"{rank}.json", rank, late_us=late_us, baseTimeNanoseconds=0) for rank in (0, 1)]
+    assert list(notes(merge_ranks(paths, tmp_path / "job.json"))) == expected
+    assert list(map(digest, read_ranks(tmp_path / "job.json"))) == list(map(digest, map(read_trace, paths)))
 
 
 @pytest.mark.parametrize(
