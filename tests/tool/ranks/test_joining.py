@@ -221,7 +221,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeyp
     ("late_us", "expected"),
     [
         (0.0, ["No file tells its base time: starts on different ranks may not be comparable."]),
-        (1.7e15, []),  # as until PyTorch 2.2, in microseconds since 1970
+        (1.7e15, []),  # microseconds since 1970, as older profilers write them
     ],
 )
 def test_files_without_a_base_time(tmp_path: Path, late_us: float, expected: list[str]) -> None:
