@@ -13,7 +13,6 @@ import msgspec
 from msgspec import Struct
 
 from kinetoscope.trace.damage import drop_endless, drop_lost
-from kinetoscope.trace.decoding import KeptEvents
 from kinetoscope.trace.device_rows import counter_samples, stream_waits
 from kinetoscope.trace.events import (
     Collective,
@@ -27,6 +26,7 @@ from kinetoscope.trace.events import (
 )
 from kinetoscope.trace.foreign import name_origin
 from kinetoscope.trace.identity import Members, collective_around, collective_of, stated_rank
+from kinetoscope.trace.kept_events import KeptEvents
 from kinetoscope.trace.kineto_events import Annotation, AnyEvent, Communication, Event, Instant, Kernel, Op, RuntimeCall
 from kinetoscope.trace.linking import Owners
 from kinetoscope.trace.metadata import Metadata, device_name, most_used

@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from kinetoscope.trace.decoding import KeptEvents
 from kinetoscope.trace.events import Damage, DamagedEvent
+from kinetoscope.trace.kept_events import KeptEvents
 from kinetoscope.trace.kineto_events import WORK, Kernel
 from kinetoscope.trace.left_out import MAX_EVENTS
 

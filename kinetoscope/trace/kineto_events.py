@@ -226,4 +226,6 @@ KEPT: dict[str, type[Any]] = {kind.__struct_config__.tag: kind for kind in NAMED
     category: _alias(kind, category) for kind, categories in _OTHER_CATEGORIES.items() for category in categories
 }
 IGNORED = ("ac2g", "async", "fwdbwd", "cuda_event", "Trace")
-DECODER: msgspec.json.Decoder[Any] = msgspec.json.Decoder(Union[*map(_ignored, IGNORED), *KEPT.values()])
+_KINDS = (*map(_ignored, IGNORED), *KEPT.values())
+DECODER: msgspec.json.Decoder[Any] = msgspec.json.Decoder(Union[*_KINDS])
+LIST_DECODER: msgspec.json.Decoder[list[Any]] = msgspec.json.Decoder(list[Union[*_KINDS]])  # type: ignore[valid-type]

@@ -24,7 +24,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from kinetoscope.trace.events import CpuOp, CudaCall, GpuActivity, starting_in
+from kinetoscope.trace.events import CpuOp, CudaCall, GpuActivity, Span, starting_in
 from kinetoscope.trace.tokens import is_token, may_pick_token, may_start_token, outermost
 
 MIN_ITERATIONS, MIN_TOKENS = 4, 3
@@ -71,8 +71,10 @@ def find_loop(ops: Sequence[CpuOp], calls: Sequence[CudaCall], activities: Seque
 
     None also if each has one graph replay: then the replays mark the steps.
     """
+    if (calls and not activities) or not _may_be_whole(chain(ops, activities)):
+        return None
     launches = _launches(activities) if activities else _operators(ops)
-    if len(launches) < 2 * MIN_ITERATIONS or (calls and not activities):
+    if len(launches) < 2 * MIN_ITERATIONS:
         return None
     work = sorted((a for a in activities if a.launch is not None), key=_launched_at)
     for anchor in _anchors(launches):
@@ -285,7 +287,16 @@ def _follows_prompt(launches: _Launches, every: Sequence[_Stretch], chosen: Sequ
 
 def _is_whole(ops: Iterable[CpuOp]) -> bool:
     """Whether these operators have an embedding, a pick or a loss: a layer has none of them."""
-    return any(_LOSS.search(op.name) or may_start_token(op.name) or may_pick_token(op.name) for op in ops)
+    return any(_is_of_whole(op.name) for op in ops)
+
+
+def _may_be_whole(events: Iterable[Span]) -> bool:
+    """Whether a stretch of these events may be an iteration by rule 4: a cheap test before all others."""
+    return any(map(_is_of_whole, {event.name for event in events}))
+
+
+def _is_of_whole(name: str) -> bool:
+    return bool(_LOSS.search(name)) or may_start_token(name) or may_pick_token(name)
 
 
 def _spans(launches: _Launches, stretches: Iterable[_Stretch]) -> list[tuple[float, float]]:

@@ -1,0 +1,54 @@
+"""The events of a file that kinetoscope uses, by kind."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import Any
+
+from kinetoscope.trace.kineto_events import Event, Instant, Kernel, Op, RuntimeCall, Samples, Wait
+from kinetoscope.trace.left_out import LeftOut
+
+MAX_RUNS = 2000
+MAX_LABELS = 10_000
+_time = attrgetter("ts")
+
+
+@dataclass
+class KeptEvents:
+    """The events of a file that kinetoscope uses, in the order of the file."""
+
+    ops: list[Op] = field(default_factory=list)
+    calls: list[RuntimeCall] = field(default_factory=list)
+    activities: list[Kernel] = field(default_factory=list)
+    functions: list[Event] = field(default_factory=list)
+    memory: list[Instant] = field(default_factory=list)
+    overheads: list[Event] = field(default_factory=list)
+    gpu_annotations: list[Event] = field(default_factory=list)
+    waits: list[Wait] = field(default_factory=list)
+    counters: list[Samples] = field(default_factory=list)
+    labels: dict[object, str] = field(default_factory=dict)
+    """Process -> its names and labels, from the file's metadata."""
+    runs: list[tuple[object, int]] = field(default_factory=list)
+    """Host process of each run of CPU events in the file, and how many GPU activities came before."""
+    unread: Counter[str] = field(default_factory=Counter)
+    """Events of categories that are not read, or without a category."""
+    left_out: LeftOut = field(default_factory=LeftOut)
+    """Damaged events."""
+    seen: int = 0
+
+    def lists(self) -> tuple[list[Any], ...]:
+        """The lists of events with a time."""
+        return (
+            self.ops, self.calls, self.activities, self.functions, self.memory, self.overheads, self.gpu_annotations,
+            self.waits, self.counters,
+        )  # fmt: skip
+
+    def first_us(self) -> float | int:
+        """The earliest time; 0 without an event."""
+        return min((min(map(_time, events)) for events in self.lists() if events), default=0)
+
+    def last_us(self) -> float | int:
+        """The latest time; 0 without an event."""
+        return max((max(map(_time, events)) for events in self.lists() if events), default=0)
