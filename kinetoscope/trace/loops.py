@@ -20,11 +20,11 @@ from collections.abc import Hashable, Iterable, Sequence
 from itertools import chain, pairwise
 from operator import itemgetter
 from statistics import median_low, quantiles
-from typing import Any
 
 from msgspec import Struct
 
 from kinetoscope.trace.events import CpuOp, CudaCall, GpuActivity, Span, starting_in
+from kinetoscope.trace.multisets import Counters, common_share, largest_group
 from kinetoscope.trace.tokens import is_token, may_pick_token, may_start_token, outermost
 
 MIN_ITERATIONS, MIN_TOKENS = 4, 3
@@ -32,7 +32,7 @@ SAME_LAUNCHES, SAME_KERNELS = 0.9, 0.5
 """Least common share of the launches of two stretches, and of their kernels with grids, for which they agree."""
 MIN_IN_A_ROW = 0.9
 MIN_LAUNCHES = 3
-MAX_ANCHORS, MAX_KINDS = 12, 8
+MAX_ANCHORS = 12
 NEARBY = 0.1
 """A launch that recurs sooner than after this share of the usual distance belongs to the occurrence before it."""
 _LOSS = re.compile(r"_loss(?:_|$)")
@@ -214,54 +214,15 @@ def _cut(launches: _Launches, anchor: str) -> list[_Stretch]:
 
 def _agreeing(launches: _Launches, stretches: Sequence[_Stretch]) -> list[_Stretch]:
     """The largest group of stretches with the same launches; of these with the same kernels, if most have them."""
-    every = _Counters()
-    alike = _largest_group([every[tuple(launches.keys[s.first : s.end])] for s in stretches], SAME_LAUNCHES)
-    of_details = _Counters(launches.different)
+    every = Counters()
+    alike = largest_group([every[tuple(launches.keys[s.first : s.end])] for s in stretches], SAME_LAUNCHES)
+    of_details = Counters(launches.different)
     chosen = [stretches[index] for index in alike]
     details = [of_details[tuple(launches.details[s.first : s.end])] for s in chosen]
-    same = _largest_group(details, SAME_KERNELS)
+    same = largest_group(details, SAME_KERNELS)
     if len(same) >= MIN_TOKENS and 2 * len(same) > len(alike):
         alike = [alike[index] for index in same]
     return [stretches[index] for index in alike]
-
-
-class _Counters(dict[tuple[Any, ...], Counter[Hashable]]):
-    """The counts of what each stretch has; equal stretches, as most of a loop are, have one counter."""
-
-    def __init__(self, different: Sequence[tuple[Hashable, ...]] | None = None) -> None:
-        """`different`: what the numbers of a stretch mean."""
-        super().__init__()
-        self._different = different
-
-    def __missing__(self, stretch: tuple[Any, ...]) -> Counter[Hashable]:
-        meant = stretch if self._different is None else chain.from_iterable(self._different[each] for each in stretch)
-        return self.setdefault(stretch, Counter(meant))
-
-
-def _largest_group(counters: Sequence[Counter[Hashable]], least: float) -> list[int]:
-    """The indices of the largest group that agrees with its first member; empty for many small groups."""
-    groups: list[list[int]] = []
-    known: dict[frozenset[tuple[Hashable, int]], list[int]] = {}
-    of_counter: dict[int, list[int]] = {}
-    for index, counter in enumerate(counters):
-        group = of_counter.get(id(counter))
-        if group is None:
-            key = frozenset(counter.items())
-            group = known.get(key)
-            if group is None:
-                group = next((each for each in groups if _common(counters[each[0]], counter) >= least), [])
-                known[key] = group
-                if not group and len(groups) < MAX_KINDS:
-                    groups.append(group)
-            of_counter[id(counter)] = group
-        group.append(index)
-    return max(groups, key=len, default=[])
-
-
-def _common(first: Counter[Hashable], second: Counter[Hashable]) -> float:
-    """The share of two multisets that they have in common."""
-    total = first.total() + second.total()
-    return 2 * sum(min(count, second[key]) for key, count in first.items()) / total if total else 0.0
 
 
 def _covers(launches: _Launches, stretches: Sequence[_Stretch], *, of_all: bool) -> bool:
@@ -280,7 +241,7 @@ def _follows_prompt(launches: _Launches, every: Sequence[_Stretch], chosen: Sequ
     if not index:
         return False
     prompt, token = every[index - 1], chosen[0]
-    alike = _common(*(Counter[Hashable](launches.keys[s.first : s.end]) for s in (prompt, token)))
+    alike = common_share(*(Counter[Hashable](launches.keys[s.first : s.end]) for s in (prompt, token)))
     prompt_us, token_us = (sum(launches.work_us[s.first : s.end]) for s in (prompt, token))
     return alike >= SAME_KERNELS and prompt_us > token_us
 
