@@ -6,6 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from itertools import pairwise
 from operator import attrgetter
 from typing import TypeVar
 
@@ -27,7 +28,17 @@ from kinetoscope.trace.events import (
 from kinetoscope.trace.foreign import name_origin
 from kinetoscope.trace.identity import Members, collective_around, collective_of, stated_rank
 from kinetoscope.trace.kept_events import KeptEvents
-from kinetoscope.trace.kineto_events import Annotation, AnyEvent, Communication, Event, Instant, Kernel, Op, RuntimeCall
+from kinetoscope.trace.kineto_events import (
+    NO_TEXT,
+    Annotation,
+    AnyEvent,
+    Communication,
+    Event,
+    Instant,
+    Kernel,
+    Op,
+    RuntimeCall,
+)
 from kinetoscope.trace.linking import Owners
 from kinetoscope.trace.metadata import Metadata, device_name, most_used
 from kinetoscope.trace.processes import Processes
@@ -55,7 +66,7 @@ def assemble(kept: KeptEvents, metadata: Metadata, *, is_cut: bool = False) -> T
     cpu_ops = _cpu_ops(kept.ops, clock, threads, stated, members)
     calls = _calls(kept.calls, clock, threads)
     process_of = {thread: processes.of(pid) for (pid, _), thread in threads.items()} if processes.names else {}
-    owners = Owners(cpu_ops, calls, process_of)
+    owners = Owners(cpu_ops, calls, process_of) if kept.activities else Owners((), (), process_of)
     activities, activity_processes = _activities(kept.activities, clock, owners, processes, stated, members)
     activities, runaways = cut_runaways(activities, calls, activity_processes)
     gpu_annotations = _spans(kept.gpu_annotations, clock)
@@ -144,26 +155,38 @@ def _cpu_ops(
 
     Adds the collectives of `record_param_comms` operators to `stated`, under the ids of the operators.
     """
-    events.sort(key=attrgetter("dur"), reverse=True)  # if two ops start together, the longer is the parent
+    _sort_outer_first(events)
     ops: list[CpuOp] = []
     shapes, types = ShapesOf(), TypesOf()
     open_ops: dict[str, list[tuple[float, CpuOp]]] = defaultdict(list)  # thread -> (end time, op), innermost last
     for event, start, duration in clock.timed(events):
-        args = event.args
-        thread = threads[event.pid, event.tid]
+        args, thread = event.args, threads[event.pid, event.tid]
         stack, end = open_ops[thread], start + duration
-        reach = max(start + CLOCK_NOISE_US, end - CLOCK_NOISE_US)
+        reach = end - CLOCK_NOISE_US
+        if reach < start + CLOCK_NOISE_US:
+            reach = start + CLOCK_NOISE_US
         while stack and stack[-1][0] < reach:
             stack.pop()
         parent = stack[-1][1] if stack else None
-        annotates, dims = type(event) is Annotation, shapes[bytes(args.input_dims)]
-        strides, kinds = shapes[bytes(args.input_strides)], types[bytes(args.input_types)]
-        op = CpuOp(event.name, start, duration, thread, args.external, annotates, dims, strides, kinds, parent)
+        external = args.old_external_id if args.external_id is None else args.external_id
+        if args.input_dims is NO_TEXT:
+            op = CpuOp(event.name, start, duration, thread, external, type(event) is Annotation, parent=parent)
+        else:
+            dims, strides = shapes[bytes(args.input_dims)], shapes[bytes(args.input_strides)]
+            kinds, annotates = types[bytes(args.input_types)], type(event) is Annotation
+            op = CpuOp(event.name, start, duration, thread, external, annotates, dims, strides, kinds, parent)
         if type(event) is Communication and (collective := collective_of(event.collective, members)) is not None:
             stated[id(op)] = collective
         stack.append((end, op))
         ops.append(op)
     return tuple(ops)
+
+
+def _sort_outer_first(events: list[Op]) -> None:
+    """Sort by start; of ops that start together, the longer is first, as the parent."""
+    events.sort(key=attrgetter("ts"))
+    if any(one.ts == next_.ts and one.dur < next_.dur for one, next_ in pairwise(events)):
+        events.sort(key=lambda event: (event.ts, -event.dur))
 
 
 def _calls(events: list[RuntimeCall], clock: Clock, threads: _Threads) -> tuple[CudaCall, ...]:

@@ -83,7 +83,7 @@ class EventDecoder:
     def __init__(self) -> None:
         self.kept = kept = KeptEvents()
         self._values: dict[Any, Any] = {}  # many events share few names, threads and grids: keep one object of each
-        self._texts: dict[bytes, Raw] = {b"": NO_TEXT}
+        self._texts: dict[bytes, bytes] = {}
         lists: dict[type, list[Any]] = {
             Op: kept.ops, Annotation: kept.ops, RuntimeCall: kept.calls, DriverCall: kept.calls,
             Kernel: kept.activities, Memcpy: kept.activities, Memset: kept.activities, Function: kept.functions,
@@ -157,9 +157,9 @@ class EventDecoder:
         args.input_strides = self._own(args.input_strides)
         args.input_types = self._own(args.input_types)
 
-    def _own(self, view: Raw) -> Raw:
+    def _own(self, view: Raw) -> Any:
         text = bytes(view)
-        return self._texts.get(text) or self._texts.setdefault(text, Raw(text))
+        return self._texts.setdefault(text, text)
 
     def _lenient(self, text: Raw | bytes, *, is_repaired: bool = False) -> Any:
         """Decode an event whose field types differ from the declared types, as between versions of torch; None if that

@@ -31,7 +31,7 @@ class _IdArgs(Struct, gc=False):
 
 
 class OpArgs(_IdArgs, gc=False):
-    """Arguments of an operator: the texts of its shapes, which assembly.py parses once each."""
+    """Arguments of an operator: the texts of its shapes. `EventDecoder` makes them `bytes` unless all are `NO_TEXT`."""
 
     input_dims: Raw = key(name="Input Dims", default=NO_TEXT)
     input_strides: Raw = key(name="Input Strides", default=NO_TEXT)
