@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Literal, TypeVar, get_args
 
 from kinetoscope.diagnosis.sites import find_sites
@@ -62,7 +62,7 @@ CpuSpan = CpuOp | CudaCall | PythonFunction
 def named(spans: Sequence[E], pattern: re.Pattern[str]) -> list[E]:
     """The spans whose whole name matches the pattern, which is matched once per name."""
     names = {name for name in {span.name for span in spans} if pattern.fullmatch(name)}
-    return [span for span in spans if span.name in names]
+    return [span for span in spans if span.name in names] if names else []
 
 
 def is_pageable_upload(activity: GpuActivity) -> bool:
@@ -139,7 +139,7 @@ class CpuStates:
             "memory allocation": named(self.calls, _ALLOCATION),
             "pageable copy": (site.op or call for call, site in zip(copying, sites, strict=True)),
             "synchronization": self.syncs,
-            "launching": (op for op in self.ops if not op.is_annotation),
+            "launching": [op for op in self.ops if not op.is_annotation],
         }
         return {cause: sorted(each, key=by_start) for cause, each in spans.items()}
 
@@ -162,7 +162,8 @@ class CpuStates:
                 work[call.thread].append(call)
         for call in self.syncs:
             waits[call.thread].append(call)
-        return union(time for thread in work for time in subtract(union_of(work[thread]), union_of(waits[thread])))
+        times = [subtract(union_of(work[thread]), union_of(waits[thread])) for thread in work]
+        return times[0] if len(times) == 1 else union(chain.from_iterable(times))
 
     @cached_property
     def recorded(self) -> list[Interval]:
@@ -194,8 +195,19 @@ class CpuStates:
                 found += outermost(span for span in within if span.thread == thread)
         return found
 
-    def partition(self, windows: Sequence[Interval]) -> dict[Cause, list[Interval]]:
-        """Divide `windows`, sorted and disjoint, among the causes."""
+    def partition(self, windows: Sequence[Interval]) -> Mapping[Cause, list[Interval]]:
+        """Divide `windows`, sorted and disjoint, among the causes; keeps the last division."""
+        key = tuple(windows)
+        if key not in self._divided:
+            self._divided.clear()
+            self._divided[key] = self._partition(windows)
+        return self._divided[key]
+
+    @cached_property
+    def _divided(self) -> dict[tuple[Interval, ...], dict[Cause, list[Interval]]]:
+        return {}
+
+    def _partition(self, windows: Sequence[Interval]) -> dict[Cause, list[Interval]]:
         rest = list(windows)
         parts: dict[Cause, list[Interval]] = {}
         for cause in CAUSES:
@@ -213,9 +225,9 @@ class CpuStates:
         """Times in which the CPU waits for the GPU or for a loader's workers, or has no recorded event."""
         parts = self.partition(windows)
         works: tuple[Cause, ...] = ("garbage collection", "compiling", "memory allocation", "launching")
-        busy = union(time for cause in works for time in parts[cause])
-        workers = named(self.spans["data loading"], _LOADED_BY_WORKERS)
-        waits = subtract(intersect(windows, union_of([*self.syncs, *workers])), busy)
+        waits = intersect(windows, union_of([*self.syncs, *named(self.spans["data loading"], _LOADED_BY_WORKERS)]))
+        for cause in works:
+            waits = subtract(waits, parts[cause])
         return union([*waits, *parts["nothing recorded"]])
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from heapq import nsmallest
+from heapq import nlargest, nsmallest
 from statistics import median
 from typing import TypeVar
 
@@ -197,17 +197,21 @@ class Facts(StepFacts):
         return [op for op in ops if not contains(fetching, ns(op.start_us))] if fetching else ops
 
     @cached_property
-    def cpu_parts(self) -> dict[Cause, list[Interval]]:
+    def cpu_parts(self) -> Mapping[Cause, list[Interval]]:
         """The steps' time by the state of the CPU."""
         return self.cpu.partition(self.windows)
 
     def evidence(self, spans: Sequence[Span]) -> tuple[Span, ...]:
         """The longest spans, at most 100, from the median step unless other steps have most of their time."""
-        start, end = window(self.step)
-        shown = [span for span in spans if start <= ns(span.start_us) < end]
+        start, end = ((bound - 0.5) / 1000 for bound in window(self.step))
+        shown = [span for span in spans if start <= span.start_us < end]
         if len(shown) < len(spans) and 2 * len(self.steps) * length_us(union_of(shown)) < length_us(union_of(spans)):
             shown = []
-        return tuple(nsmallest(MAX_EVIDENCE, shown or spans, key=lambda span: (-span.duration_us, span.start_us)))
+        chosen = shown or spans
+        if len(chosen) > MAX_EVIDENCE:
+            least_us = nlargest(MAX_EVIDENCE, (span.duration_us for span in chosen))[-1]
+            chosen = [span for span in chosen if span.duration_us >= least_us]
+        return tuple(nsmallest(MAX_EVIDENCE, chosen, key=lambda span: (-span.duration_us, span.start_us)))
 
     def sites(self, events: Sequence[CpuOp | CudaCall | PythonFunction]) -> list[Site]:
         """The operator, module and line around the start of each event."""
