@@ -162,7 +162,7 @@ class CpuStates:
                 work[call.thread].append(call)
         for call in self.syncs:
             waits[call.thread].append(call)
-        times = [subtract(union_of(work[thread]), union_of(waits[thread])) for thread in work]
+        times = [subtract(_times_of(work[thread]), union_of(waits[thread])) for thread in work]
         return times[0] if len(times) == 1 else union(chain.from_iterable(times))
 
     @cached_property
@@ -229,6 +229,12 @@ class CpuStates:
         for cause in works:
             waits = subtract(waits, parts[cause])
         return union([*waits, *parts["nothing recorded"]])
+
+
+def _times_of(spans: list[Span]) -> list[Interval]:
+    """The times of operators and then calls, each in start order."""
+    spans.sort(key=by_start)
+    return union_of(spans)
 
 
 def _outer_first(span: Span) -> tuple[float, float]:

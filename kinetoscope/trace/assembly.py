@@ -56,10 +56,11 @@ _YEAR_2050_NS, _YEAR_2100_NS = 2_524_608_000_000_000_000, 4_102_444_800_000_000_
 def assemble(kept: KeptEvents, metadata: Metadata, *, is_cut: bool = False) -> Trace:
     """Build the trace of a file; empties the lists of `kept` as it goes, which saves memory."""
     base_ns = metadata.base_ns
-    lost = drop_lost(kept, lambda time: unit_ns(time, base_ns), has_base=base_ns > 0)
-    clock = Clock.of(kept, base_ns)
+    bounds = kept.bounds()
+    lost = drop_lost(kept, bounds, lambda time: unit_ns(time, base_ns), has_base=base_ns > 0)
+    clock = Clock.of(kept, kept.bounds() if lost else bounds, base_ns)
     lost += drop_endless(kept, clock.per_us)
-    clock = msgspec.structs.replace(clock, base=kept.first_us()) if lost else clock
+    clock = msgspec.structs.replace(clock, base=kept.bounds()[0]) if lost else clock
     processes, threads = Processes(kept), _Threads()
     stated: dict[int, Collective] = {}
     members = Members()
@@ -109,9 +110,9 @@ class Clock(Struct, frozen=True):
     """Nanoseconds in the file's unit of time, 1000 or 1."""
 
     @classmethod
-    def of(cls, kept: KeptEvents, base_ns: int) -> Clock:
+    def of(cls, kept: KeptEvents, bounds: tuple[float, float], base_ns: int) -> Clock:
         """The clock of a file, whose times count from `base_ns` since 1970. The event in the middle tells the unit."""
-        first, last = kept.first_us(), kept.last_us()
+        first, last = bounds
         unit = unit_ns(first, base_ns)
         if unit != unit_ns(last, base_ns):
             times = sorted(event.ts for events in kept.lists() for event in events)
@@ -273,6 +274,8 @@ def _spans(events: list[Event], clock: Clock) -> tuple[Span, ...]:
 
 def _number(value: object) -> int:
     """The number of a process or thread: 7 of `7`, `"7"` and `"stream 7"`; 0 without one."""
+    if type(value) is int:
+        return value
     with suppress(msgspec.ValidationError):
         return msgspec.convert(value, int, strict=False)
     digits = _DIGITS.search(value) if isinstance(value, str) else None

@@ -31,20 +31,19 @@ MAX_NS = 30 * DAY_NS
 """A longer event is impossible (our limit); up to three times that, microseconds are exact to the nanosecond."""
 
 
-def drop_lost(kept: KeptEvents, ns_per_unit: Callable[[float], int], *, has_base: bool) -> list[Damage]:
+def drop_lost(
+    kept: KeptEvents, bounds: tuple[float, float], ns_per_unit: Callable[[float], int], *, has_base: bool
+) -> list[Damage]:
     """Remove the events without a possible time from `kept`.
 
-    `ns_per_unit`: the nanoseconds in the unit of a time of the file. `has_base`: whether times count from a time before
-    the profile; else the first event of a sound file may be at 0.
+    `bounds`: the earliest and the latest time. `ns_per_unit`: the nanoseconds in the unit of a time of the file.
+    `has_base`: whether times count from a time before the profile; else the first event of a sound file may be at 0.
     """
-    lists = kept.lists()
-    filled = [events for events in lists if events]
-    first = min((min(map(_time, events)) for events in filled), default=0)
-    last = max((max(map(_time, events)) for events in filled), default=0)
+    lists, (first, last) = kept.lists(), bounds
     shortest_ns = DAY_NS if first else ALONE_NS  # in the largest unit, microseconds
     if (last - first) * 1000 < shortest_ns:
         return []
-    times = sorted(filter(None, chain.from_iterable(map(_time, events) for events in filled)))
+    times = sorted(filter(None, chain.from_iterable(map(_time, events) for events in lists)))
     if not times:
         return []
     unit_ns = ns_per_unit(times[len(times) // 2])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from operator import attrgetter
 from typing import Any
 
 from kinetoscope.trace.kineto_events import Event, Instant, Kernel, Op, RuntimeCall, Samples, Wait
@@ -12,7 +11,6 @@ from kinetoscope.trace.left_out import LeftOut
 
 MAX_RUNS = 2000
 MAX_LABELS = 10_000
-_time = attrgetter("ts")
 
 
 @dataclass
@@ -45,10 +43,8 @@ class KeptEvents:
             self.waits, self.counters,
         )  # fmt: skip
 
-    def first_us(self) -> float | int:
-        """The earliest time; 0 without an event."""
-        return min((min(map(_time, events)) for events in self.lists() if events), default=0)
-
-    def last_us(self) -> float | int:
-        """The latest time; 0 without an event."""
-        return max((max(map(_time, events)) for events in self.lists() if events), default=0)
+    def bounds(self) -> tuple[float | int, float | int]:
+        """The earliest and the latest time; 0 without an event."""
+        filled = [events for events in self.lists() if events]
+        first = min((min(event.ts for event in events) for events in filled), default=0)
+        return first, max((max(event.ts for event in events) for events in filled), default=0)
