@@ -58,11 +58,12 @@ class GpuUse:
     def busy(self) -> dict[int, list[Interval]]:
         """The times in which each GPU works, of the GPUs on which the process computes."""
         devices = by_device(self.activities)
+        if len(devices) == 1:
+            return {device: intersect([self.window], self.any_busy) for device in devices}
         kernels_us = {device: busy_us(a for a in work if a.kind == "kernel") for device, work in devices.items()}
         least_us = MIN_WORK * max(kernels_us.values(), default=0.0)
         used = [device for device in devices if kernels_us[device] >= least_us]
-        times = {device: self.any_busy if len(devices) == 1 else union_of(devices[device]) for device in used}
-        return {device: intersect([self.window], each) for device, each in times.items()}
+        return {device: intersect([self.window], union_of(devices[device])) for device in used}
 
     @cached_property
     def gpus(self) -> tuple[Gpu, ...]:

@@ -38,7 +38,7 @@ class Span(Struct, frozen=True, gc=False):
     @property
     def end_us(self) -> float:
         """The end, on the clock of `start_us`."""
-        return in_whole_ns(self.start_us + self.duration_us)
+        return floor((self.start_us + self.duration_us) * 1000 + 0.5) / 1000  # as in_whole_ns, inlined
 
 
 class CpuOp(Span, frozen=True, gc=False, eq=False):

@@ -130,12 +130,19 @@ def subtract(left: Sequence[Interval], right: Sequence[Interval]) -> list[Interv
 
 
 def length_us(intervals: Iterable[Interval]) -> float:
+    """Sum of the lengths of disjoint intervals, in microseconds."""
+    return length_ns(intervals) / 1000
+
+
+def length_ns(intervals: Iterable[Interval]) -> int:
     """Sum of the lengths of disjoint intervals."""
-    return sum([end - start for start, end in intervals]) / 1000
+    return sum([end - start for start, end in intervals])
 
 
 def lengths_in(windows: Sequence[Interval], intervals: Sequence[Interval]) -> list[int]:
     """The time of the intervals in each window; both sorted and disjoint."""
+    if len(windows) == 1:
+        return [length_ns(intersect(windows, intervals))]
     lengths = []
     first = 0
     for start, end in windows:
