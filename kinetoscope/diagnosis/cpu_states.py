@@ -126,22 +126,30 @@ class CpuStates:
         return [call for call in self.calls if is_sync(call.name) or id(call) in downloads]
 
     @cached_property
+    def _op_names(self) -> frozenset[str]:
+        return frozenset(op.name for op in self.ops)
+
+    def _named_ops(self, pattern: re.Pattern[str]) -> list[CpuOp]:
+        return named(self.ops, pattern) if any(map(pattern.fullmatch, self._op_names)) else []
+
+    @cached_property
     def spans(self) -> dict[Cause, list[CpuSpan]]:
         """The spans of each cause that occurs, in start order; spans of a cause may nest."""
         copying = [a.launch for a in self.activities if a.launch is not None and is_pageable_upload(a)]
         sites = find_sites(self.trace, [(call.thread, call.start_us) for call in copying]) if copying else []
-        collecting: list[CpuSpan] = [*named(self.functions, _COLLECTING), *named(self.ops, _COLLECTING)]
-        compiling: list[CpuSpan] = [*named(self.functions, _COMPILING_FUNCTION), *named(self.ops, _COMPILING_OP)]
+        annotated, nested = self._named_ops(_COLLECTING), self._named_ops(_COMPILING_OP)
+        collecting: list[CpuSpan] = [*named(self.functions, _COLLECTING), *annotated]
+        compiling: list[CpuSpan] = [*named(self.functions, _COMPILING_FUNCTION), *nested]
         spans: dict[Cause, Iterable[CpuSpan]] = {
             "garbage collection": collecting,
             "compiling": (span for span in compiling if not _COLLECTING.fullmatch(span.name)),
-            "data loading": named(self.ops, _LOADING) or named(self.functions, _LOADING_FUNCTION),
+            "data loading": self._named_ops(_LOADING) or named(self.functions, _LOADING_FUNCTION),
             "memory allocation": named(self.calls, _ALLOCATION),
             "pageable copy": (site.op or call for call, site in zip(copying, sites, strict=True)),
             "synchronization": self.syncs,
-            "launching": [op for op in self.ops if not op.is_annotation],
         }
-        return {cause: sorted(each, key=by_start) for cause, each in spans.items()}
+        found = {cause: sorted(each, key=by_start) for cause, each in spans.items()}
+        return found | {"launching": [op for op in self.ops if not op.is_annotation]}
 
     @cached_property
     def _times(self) -> dict[Cause, list[Interval]]:
@@ -153,9 +161,8 @@ class CpuStates:
         """Times inside an operator or call, not waiting, on any thread: one thread may launch while another waits."""
         work: dict[str, list[Span]] = {thread: [] for thread in self.threads}
         waits: dict[str, list[Span]] = {thread: [] for thread in self.threads}
-        for op in self.ops:
-            if not op.is_annotation:
-                work[op.thread].append(op)
+        for op in self.spans["launching"]:
+            work[op.thread].append(op)
         queries = {id(call) for call in named(self.calls, _QUERY)}
         for call in self.calls:
             if id(call) not in queries:

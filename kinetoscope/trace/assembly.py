@@ -56,7 +56,7 @@ _YEAR_2050_NS, _YEAR_2100_NS = 2_524_608_000_000_000_000, 4_102_444_800_000_000_
 def assemble(kept: KeptEvents, metadata: Metadata, *, is_cut: bool = False) -> Trace:
     """Build the trace of a file; empties the lists of `kept` as it goes, which saves memory."""
     base_ns = metadata.base_ns
-    bounds = kept.bounds()
+    bounds = (kept.first, kept.last) if kept.first <= kept.last else (0, 0)
     lost = drop_lost(kept, bounds, lambda time: unit_ns(time, base_ns), has_base=base_ns > 0)
     clock = Clock.of(kept, kept.bounds() if lost else bounds, base_ns)
     lost += drop_endless(kept, clock.per_us)
@@ -128,9 +128,14 @@ class Clock(Struct, frozen=True):
         """The start of an event in us, rounded to ns (3 times as fast as round())."""
         return int((event.ts - self.base) * self.per_us + 0.5) / 1000
 
-    def timed(self, events: list[E]) -> Iterable[tuple[E, float, float]]:
-        """Yield complete events in start order, with start and duration; empties the list on the way."""
+    def timed(self, events: list[E], *, outer_first: bool = False) -> Iterable[tuple[E, float, float]]:
+        """Yield complete events in start order, with start and duration; empties the list on the way.
+
+        `outer_first`: of events that start together, the longest is first, as the parent.
+        """
         events.sort(key=attrgetter("ts"))
+        if outer_first and any(one.ts == next_.ts and one.dur < next_.dur for one, next_ in pairwise(events)):  # type: ignore[union-attr]
+            events.sort(key=lambda event: (event.ts, -event.dur))  # type: ignore[union-attr]
         events.reverse()
         base, per_us = self.base, self.per_us
         while events:
@@ -156,11 +161,10 @@ def _cpu_ops(
 
     Adds the collectives of `record_param_comms` operators to `stated`, under the ids of the operators.
     """
-    _sort_outer_first(events)
     ops: list[CpuOp] = []
     shapes, types = ShapesOf(), TypesOf()
     open_ops: dict[str, list[tuple[float, CpuOp]]] = defaultdict(list)  # thread -> (end time, op), innermost last
-    for event, start, duration in clock.timed(events):
+    for event, start, duration in clock.timed(events, outer_first=True):
         args, thread = event.args, threads[event.pid, event.tid]
         stack, end = open_ops[thread], start + duration
         reach = end - CLOCK_NOISE_US
@@ -181,13 +185,6 @@ def _cpu_ops(
         stack.append((end, op))
         ops.append(op)
     return tuple(ops)
-
-
-def _sort_outer_first(events: list[Op]) -> None:
-    """Sort by start; of ops that start together, the longer is first, as the parent."""
-    events.sort(key=attrgetter("ts"))
-    if any(one.ts == next_.ts and one.dur < next_.dur for one, next_ in pairwise(events)):
-        events.sort(key=lambda event: (event.ts, -event.dur))
 
 
 def _calls(events: list[RuntimeCall], clock: Clock, threads: _Threads) -> tuple[CudaCall, ...]:

@@ -76,7 +76,7 @@ def _by_start(spans: list[CpuOp | CudaCall]) -> list[CpuOp | CudaCall]:
 
 def _add(rows: _Rows, spans: Sequence[CpuOp | CudaCall], launched_us: dict[CpuOp, float]) -> None:
     """Add the spans of one thread, in start order, to the rows of their names."""
-    parents, rows_of = _parents(spans), _rows_of(rows, spans)
+    parents, rows_of = _nest(rows, spans)
     children = array("I", bytes(4 * len(spans)))
     for parent in parents:
         if parent >= 0:
@@ -102,16 +102,6 @@ def _add(rows: _Rows, spans: Sequence[CpuOp | CudaCall], launched_us: dict[CpuOp
         inside_gpu[parent] += gpu + inside_gpu[index]
 
 
-def _rows_of(rows: _Rows, spans: Sequence[CpuOp | CudaCall]) -> list[Average]:
-    """The row of each span; looks for it once for each name."""
-    known: dict[tuple[bool | None, str], Average] = {}
-    found = []
-    for span in spans:
-        key = getattr(span, "is_annotation", None), span.name
-        found.append(known[key] if key in known else known.setdefault(key, _row(rows, span)))
-    return found
-
-
 def _row(rows: _Rows, span: CpuOp | CudaCall) -> Average:
     if isinstance(span, CudaCall):
         return rows["CUDA call", span.name]
@@ -119,10 +109,11 @@ def _row(rows: _Rows, span: CpuOp | CudaCall) -> Average:
     return rows["annotation" if span.is_annotation else "operator", name]
 
 
-def _parents(spans: Sequence[CpuOp | CudaCall]) -> array[int]:
-    """Return for each span the index of its parent, the innermost span around it that ends no earlier; -1 without
-    one."""
-    parents = array("q")
+def _nest(rows: _Rows, spans: Sequence[CpuOp | CudaCall]) -> tuple[array[int], list[Average]]:
+    """Return for each span the index of its parent, the innermost span around it that ends no earlier, -1 without one;
+    and its row, which is looked for once for each name."""
+    parents, rows_of = array("q"), []
+    known: dict[tuple[bool | None, str], Average] = {}
     around: list[tuple[float, int]] = []  # end and index, innermost last
     for index, span in enumerate(spans):
         start = span.start_us
@@ -134,4 +125,6 @@ def _parents(spans: Sequence[CpuOp | CudaCall]) -> array[int]:
             around.pop()
         parents.append(around[-1][1] if around else -1)
         around.append((end, index))
-    return parents
+        key = getattr(span, "is_annotation", None), span.name
+        rows_of.append(known[key] if key in known else known.setdefault(key, _row(rows, span)))
+    return parents, rows_of

@@ -15,7 +15,7 @@ from typing import Any
 
 from kinetoscope.trace.events import Damage, DamagedEvent
 from kinetoscope.trace.kept_events import KeptEvents
-from kinetoscope.trace.kineto_events import WORK, Event, Kernel
+from kinetoscope.trace.kineto_events import WORK, Kernel
 from kinetoscope.trace.left_out import MAX_EVENTS
 
 LOST = "at time 0, or days away from all other events"
@@ -80,8 +80,7 @@ def _neighborhood(times: Sequence[float], most: float) -> tuple[float, float]:
 def drop_endless(kept: KeptEvents, unit_ns: int) -> list[Damage]:
     """Remove events that are longer than any profile from `kept`."""
     most = MAX_NS / unit_ns
-    spans = [events for events in kept.lists() if events and isinstance(events[0], Event)]
-    if all(max(map(_duration, events)) <= most for events in spans):
+    if kept.longest <= most:
         return []
     return _drop(kept, kept.lists(), TOO_LONG, lambda event: getattr(event, "dur", 0) > most)
 
@@ -104,4 +103,4 @@ def _drop(kept: KeptEvents, lists: Iterable[list[Any]], reason: str, is_lost: Ca
     return [Damage(reason, "left out", len(lost), tuple(DamagedEvent(name) for name, _ in names), work)]
 
 
-_time, _duration = attrgetter("ts"), attrgetter("dur")
+_time = attrgetter("ts")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from typing import Any
@@ -94,21 +94,25 @@ class EventDecoder:
             kind: next(lists[base] for base in kind.__mro__ if base in lists) for kind in (*KEPT.values(), *NAMED)
         }
 
-    def decode(self, group: Iterable[Any]) -> None:
+    def decode(self, group: Sequence[Any]) -> None:
         """Keep the complete events of `group`: decoded events, or the JSON of one event each."""
         list_of, shared, kept = self._list_of, self._values.setdefault, self.kept
         ops, calls, activities = kept.ops, kept.calls, kept.activities
         process = kept.runs[-1][0] if kept.runs else None
+        first, last, longest = kept.first, kept.last, kept.longest
+        kept.seen += len(group)
         for item in group:
-            kept.seen += 1
-            event = self._decoded(item) if isinstance(item, Raw | bytes) else item
-            events = list_of.get(type(event))
+            event, events = item, list_of.get(type(item))
             if events is None:
-                continue
+                event = self._decoded(item) if isinstance(item, Raw | bytes) else item
+                events = list_of.get(type(event))
+                if events is None:
+                    continue
             if events is kept.memory or events is kept.counters:
                 self._keep_values(event, events)
                 continue
-            if not (-_LATEST < event.ts < _LATEST and event.dur >= 0):  # NaN: no time
+            ts, duration = event.ts, event.dur
+            if not (-_LATEST < ts < _LATEST and duration >= 0):  # NaN: no time
                 kept.left_out.add(_damage(event), event.name, is_work=isinstance(event, WORK))
                 continue
             event.name, event.tid = shared(event.name, event.name), shared(event.tid, event.tid)
@@ -130,9 +134,16 @@ class EventDecoder:
                     continue
                 args.grid, args.block = shared(args.grid, args.grid), shared(args.block, args.block)
             events.append(event)
+            if ts < first:
+                first = ts
+            if ts > last:
+                last = ts
+            if duration > longest:
+                longest = duration
             if pid != process and (events is ops or events is calls) and len(kept.runs) < MAX_RUNS:
                 process = pid
                 kept.runs.append((process, len(activities)))
+        kept.first, kept.last, kept.longest = min(kept.first, first), max(kept.last, last), longest
 
     def _decoded(self, text: Raw | bytes) -> Any:
         try:
@@ -150,6 +161,7 @@ class EventDecoder:
         shared = self._values.setdefault
         event.name, event.pid = shared(event.name, event.name), shared(event.pid, event.pid)
         events.append(event)
+        self.kept.first, self.kept.last = min(self.kept.first, event.ts), max(self.kept.last, event.ts)
 
     def _detach(self, args: OpArgs) -> None:
         """Keep one copy of each text of shapes; the decoder's is a view, which keeps a whole window of the file."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
@@ -35,6 +36,11 @@ class KeptEvents:
     left_out: LeftOut = field(default_factory=LeftOut)
     """Damaged events."""
     seen: int = 0
+    first: float | int = math.inf
+    """The earliest time of a kept event when it was decoded."""
+    last: float | int = -math.inf
+    longest: float = 0.0
+    """The longest duration."""
 
     def lists(self) -> tuple[list[Any], ...]:
         """The lists of events with a time."""
@@ -44,7 +50,7 @@ class KeptEvents:
         )  # fmt: skip
 
     def bounds(self) -> tuple[float | int, float | int]:
-        """The earliest and the latest time; 0 without an event."""
+        """The earliest and the latest time of the lists as they are; 0 without an event."""
         filled = [events for events in self.lists() if events]
         first = min((min(event.ts for event in events) for events in filled), default=0)
         return first, max((max(event.ts for event in events) for events in filled), default=0)
