@@ -68,10 +68,11 @@ class GpuUse:
     @cached_property
     def gpus(self) -> tuple[Gpu, ...]:
         """The use of each GPU, by its index."""
-        gpus, any_us = [], length_us(self._any)
+        gpus, any_us = [], self._any_us
         for device, times in self.busy.items():
-            busy_us = self._per_step(times)
-            bubble_us = (any_us - length_us(times)) / len(self.steps)
+            device_us = any_us if times is self._any else length_us(times)
+            busy_us = round(device_us / len(self.steps), 3)
+            bubble_us = (any_us - device_us) / len(self.steps)
             share = round(busy_us / self.step_us, 4) if self.step_us else 0.0
             gpus.append(Gpu(device, busy_us, share, round(bubble_us, 3)))
         return tuple(gpus)
@@ -80,7 +81,7 @@ class GpuUse:
     def take_turns(self) -> bool:
         """Whether several GPUs work, and hardly ever two of them at the same time."""
         together_ns = sum(time for gpus, time in self._depths.items() if gpus > 1)
-        any_us = length_us(self._any)
+        any_us = self._any_us
         is_mostly_busy = any_us >= MIN_ANY * length_us([self.window])
         return len(self.busy) > 1 and is_mostly_busy and together_ns / 1000 <= MAX_TOGETHER * any_us
 
@@ -125,6 +126,10 @@ class GpuUse:
             (times,) = self.busy.values()
             return times
         return union(time for times in self.busy.values() for time in times)
+
+    @cached_property
+    def _any_us(self) -> float:
+        return length_us(self._any)
 
     @property
     def _kernels(self) -> Iterator[GpuActivity]:

@@ -78,6 +78,24 @@ def union_of(spans: Iterable[Span]) -> list[Interval]:
     return merged
 
 
+def covered_us(spans: Sequence[Span]) -> float:
+    """Time in at least one span: `length_us(union_of(spans))`, without a list of intervals."""
+    total, first, reached = 0, 0, 0
+    for span in spans:
+        start = round(span.start_us * 1000)
+        end = start + round(span.duration_us * 1000)
+        if end <= start:
+            continue
+        if start > reached or reached == first:
+            total += reached - first
+            first, reached = start, end
+        elif start < first:
+            return length_us(union_of(spans))
+        elif end > reached:
+            reached = end
+    return (total + reached - first) / 1000
+
+
 def intersect(left: Sequence[Interval], right: Sequence[Interval]) -> list[Interval]:
     """Times in both; each sorted and disjoint."""
     few, many = (left, right) if len(left) < len(right) else (right, left)
