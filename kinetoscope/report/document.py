@@ -55,7 +55,7 @@ def document(
     title: str, kicker: str, head: str, tiles: Html, parts: Iterable[tuple[str, str, str]], *, more_style: str = ""
 ) -> str:
     """The whole file; its text has visible characters only. `parts`: id, title and HTML of each section."""
-    style, script = _asset("drawing.css") + _asset("style.css") + more_style, _asset("timeline.js")
+    style, script = _asset("drawing.css") + _asset("style.css") + more_style, report_script()
     sections = [(ident, heading, html) for ident, heading, html in parts if html]
     links = "".join(f'<li><a href="#{ident}">{heading}</a></li>' for ident, heading, _ in sections)
     body = "".join(
@@ -93,6 +93,11 @@ def document(
 </html>
 """
     return visible(html)
+
+
+def report_script() -> str:
+    """The script of every report: what a page that frames reports has to let run, by its hash."""
+    return _asset("timeline.js")
 
 
 def _sections(diagnosed: DiagnosedTrace) -> Iterator[tuple[str, str, str]]:

@@ -15,6 +15,7 @@ finish.py       finish: the last step of make docs, on the site that MkDocs buil
 search.py         the search index, improved
 set_aside.py      content that pages hold back, moved into files
 trim_styles.py    style sheets without rules that style nothing
+trace_reader.py   Python for browsers, for the page that reads traces
   wheel.py          the wheel of kinetoscope, also for `make wheel`
 check_site.py     the gate: links, fences, requests, scripts; built_page.py and policy.py read a page
 environment.py  whether this Python has what a target needs; the locks
