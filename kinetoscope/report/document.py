@@ -31,7 +31,7 @@ from kinetoscope.trace.progress import Progress
 from kinetoscope.trace.text import shortened, visible
 
 T = TypeVar("T")
-_SECTIONS = 11
+_SECTIONS = 12
 """The most sections that a report has: its progress counts them."""
 
 

@@ -5,9 +5,9 @@
 
   const LIMIT_BYTES = 400e6; // unpacked, of one trace, or of two that are compared; Chromium reads more, not always
   const SOME = 12; // names shown of many files
-  const PHASES = ["starting Python", "reading", "writing the report"];
   const box = document.getElementById("trace-reader");
   const command = (...names) => `kinetoscope report ${names.map(quoted).join(" ")}`;
+  let runtime = null;
   let running = null;
   let shownUrl = "";
 
@@ -22,8 +22,8 @@
 
   const button = (text, onclick, first = false) =>
     make("button", { type: "button", className: first ? "first" : "", onclick }, text);
-  const listed = (files) =>
-    files.slice(0, SOME).map((file) => file.name).join(", ") + (files.length > SOME ? ` and ${files.length - SOME} more` : "");
+  const listed = (traces) =>
+    traces.slice(0, SOME).map((file) => file.name).join(", ") + (traces.length > SOME ? ` and ${traces.length - SOME} more` : "");
 
   function shell(line) {
     const copy = button("Copy", async () => {
@@ -84,17 +84,17 @@
   }
 
   /** What the reader need not even start for: a heading and a reason; null for files that may be read. */
-  async function refusal(files) {
-    const names = files.map((file) => file.name);
+  async function refusal(traces) {
+    const names = traces.map((file) => file.name);
     const twice = names.find((name, index) => names.indexOf(name) !== index);
     if (twice) return ["Two files have one name.", `Rename one: ${twice}`];
     let sizes;
     try {
-      sizes = await Promise.all(files.map(unpackedBytes));
+      sizes = await Promise.all(traces.map(unpackedBytes));
     } catch (error) {
       return ["This file cannot be opened.", `A folder? Then drop the traces in it. The browser says: ${error.message}`];
     }
-    const bytes = files.length === 2 ? sizes[0] + sizes[1] : Math.max(...sizes);
+    const bytes = traces.length === 2 ? sizes[0] + sizes[1] : Math.max(...sizes);
     if (bytes <= LIMIT_BYTES) return null;
     return [
       `Too large for a browser: ${size(bytes)} unpacked.`,
@@ -102,81 +102,110 @@
     ];
   }
 
-  async function read(files) {
-    if (!files.length) return;
+  async function read(traces) {
+    if (!traces.length) return;
     release();
-    const refused = await refusal(files);
+    const refused = await refusal(traces);
     if (refused) {
-      failed(files, ...refused);
+      failed(traces, ...refused);
       return;
     }
     // Of two, the older one is taken as the one before; the result has a button to swap them.
-    if (files.length === 2) files.sort((one, other) => one.lastModified - other.lastModified);
-    start(files);
+    if (traces.length === 2) traces.sort((one, other) => one.lastModified - other.lastModified);
+    start(traces);
   }
 
-  function start(files) {
+  /** Python and the packages, name -> Blob: each of the hash that the page names, loaded when first needed. */
+  async function load() {
+    const loaded = await Promise.all(Object.entries(files).map(async ([url, integrity]) => {
+      const get = async (cache) => {
+        const response = await fetch(url, { integrity, cache });
+        if (!response.ok) throw new Error(`${url}: status ${response.status}`);
+        return response.blob();
+      };
+      return [url.split("/").at(-1), await get("default").catch(() => get("reload"))]; // a cache may hold an older wheel
+    }));
+    return Object.fromEntries(loaded);
+  }
+
+  /** A worker of these modules. From a blob it has the page's policy; from an address of the site it would have none. */
+  function newWorker(python) {
+    const urls = [];
+    const url = (...parts) => {
+      urls.push(URL.createObjectURL(new Blob(parts, { type: "text/javascript" })));
+      return urls.at(-1);
+    };
+    const [create, pyodide, own] = ["pyodide.asm.mjs", "pyodide.mjs", "trace_worker.js"].map((name) => url(python[name]));
+    const imports = `import create from "${create}"; import { loadPyodide } from "${pyodide}"; import { serve } from "${own}";`;
+    const worker = new Worker(url(imports, " serve(loadPyodide, create);"), { type: "module" });
+    worker.addEventListener("message", () => urls.forEach(URL.revokeObjectURL), { once: true });
+    return worker;
+  }
+
+  async function start(traces) {
     release();
     const bar = make("progress", { max: 100 });
-    const status = make("p", { role: "status" }, PHASES[0]);
+    const status = make("p", { role: "status" }, runtime ? "starting Python" : "loading Python from this site, once");
     bar.setAttribute("aria-label", "progress");
     const cancel = button("Cancel", () => idle());
-    const top = make("div", { className: "top" }, make("span", { className: "name" }, listed(files)), cancel);
+    const top = make("div", { className: "top" }, make("span", { className: "name" }, listed(traces)), cancel);
     show("reading", [top, bar, status], cancel);
-    // A worker from a blob has the page's policy; one from an address would have none.
-    const from = URL.createObjectURL(new Blob([`import ${JSON.stringify(runtime.worker)};`], { type: "text/javascript" }));
-    const worker = new Worker(from, { type: "module" });
-    running = worker;
-    worker.onmessage = ({ data }) => {
-      URL.revokeObjectURL(from);
-      if (worker !== running) return;
-      if (data.progress !== undefined) {
-        const [, percent] = data.progress.match(/ (\d+) %$/) || [];
-        if (data.progress) status.textContent = data.progress;
-        if (percent) bar.value = Number(percent);
-        else bar.removeAttribute("value");
-      } else if (data.report) {
-        result(files, data.report);
-      } else if (data.error) {
-        failed(files, "kinetoscope cannot read this.", data.error);
-      } else if (data.crash) {
-        failed(files, "The browser could not finish.", `It may lack memory; a terminal has more. (${data.crash})`);
-      } else {
-        failed(files, "Python could not be loaded from this site.", `Is the network there? (${data.unavailable})`);
-      }
-    };
+    const isShown = () => status.isConnected; // until it is canceled, or other files are dropped
+    try {
+      runtime ??= await load();
+    } catch (error) {
+      if (isShown()) failed(traces, "Python cannot be loaded from this site.", `Is the network there? (${error.message})`);
+      return;
+    }
+    if (!isShown()) return;
+    status.textContent = "starting Python";
+    const worker = (running = newWorker(runtime));
     worker.onerror = (event) => {
       event.preventDefault();
-      if (worker === running) failed(files, "Python could not be started.", "This browser may be too old, or the site is not reachable.");
+      if (isShown()) failed(traces, "Python cannot be started.", "This browser may be too old.");
     };
-    worker.postMessage({ files, runtime });
+    worker.onmessage = ({ data }) => {
+      if (!isShown()) return;
+      if (data.report) result(traces, data.report);
+      else if (data.error) failed(traces, "kinetoscope cannot read this.", data.error);
+      else if (data.unavailable) failed(traces, "Python cannot be started.", `This browser may be too old. (${data.unavailable})`);
+      else if (data.crash) failed(traces, "The browser could not finish.", `It may lack memory; a terminal has more. (${data.crash})`);
+      else if (data.progress) {
+        const [, percent] = data.progress.match(/ (\d+) %$/) || [];
+        status.textContent = data.progress;
+        if (percent) bar.value = Number(percent);
+        else bar.removeAttribute("value");
+      }
+    };
+    worker.postMessage({ files: traces, runtime });
   }
 
   // ---- result and errors
 
-  async function result(files, report) {
+  async function result(traces, report) {
     release(); // the worker's memory
-    const name = files.length > 1 ? "traces.report.html" : `${files[0].name.replace(/(\.json)?(\.gz)?$/, "")}.report.html`;
+    const name = traces.length > 1 ? "traces.report.html" : `${traces[0].name.replace(/(\.json)?(\.gz)?$/, "")}.report.html`;
     shownUrl = URL.createObjectURL(report);
-    const frame = make("iframe", { title: `Report: ${listed(files)}`, src: shownUrl });
+    const frame = make("iframe", { title: `Report: ${listed(traces)}`, src: shownUrl });
     frame.setAttribute("sandbox", "allow-scripts allow-popups allow-popups-to-escape-sandbox");
     const save = make("a", { className: "first", href: shownUrl, download: name }, "Save");
     const top = make("div", { className: "top" });
     top.append(make("span", { className: "name" }, name), make("span", { className: "size" }, `${size(report.size)}, no requests`), save);
     if (document.fullscreenEnabled) top.append(button("Full screen", () => frame.requestFullscreen()));
-    const isComparison = files.length === 2 && (await report.slice(0, 4096).text()).includes(" compared: report</title>");
-    if (isComparison) top.append(button("Swap before and after", () => start(files.reverse())));
+    const isComparison = traces.length === 2 && (await report.slice(0, 4096).text()).includes(" compared: report</title>");
+    if (isComparison) top.append(button("Swap before and after", () => start(traces.reverse())));
     top.append(button("Another trace", () => idle()));
     show("result", [top, frame], save);
+    box.dispatchEvent(new Event("filled", { bubbles: true })); // frames.js makes room
   }
 
-  function failed(files, heading, reason) {
+  function failed(traces, heading, reason) {
     release();
-    const names = files.map((file) => file.name);
+    const names = traces.map((file) => file.name);
     const line = names.length ? command(...names) + (names.length > 1 ? " -o report.html" : "") : "";
     const alert = make("div", { role: "alert" }, make("b", {}, heading), make("p", {}, reason));
     const again = button("Try another file", () => idle(), true);
-    show("failed", [make("span", { className: "name" }, listed(files)), alert, ...(line ? [shell(line)] : []), again], again);
+    show("failed", [make("span", { className: "name" }, listed(traces)), alert, ...(line ? [shell(line)] : []), again], again);
   }
 
   // ---- dropping, anywhere on the page
@@ -200,17 +229,10 @@
     });
   }
 
-  function resolved({ base, wheels, integrity }) {
-    const absolute = (url) => new URL(url, document.baseURI).href;
-    const hashes = Object.fromEntries(Object.entries(integrity).map(([url, hash]) => [absolute(url), hash]));
-    return { base: absolute(base), wheels: wheels.map(absolute), integrity: hashes, worker: absolute(script.replace("trace_reader", "trace_worker")) };
-  }
-
-  const script = document.currentScript.src;
+  const files = box.dataset.files ? JSON.parse(box.dataset.files) : null;
   const sample = box.querySelector("a[data-sample]")?.href;
   const missing = box.querySelector(".missing");
-  const runtime = box.dataset.runtime ? resolved(JSON.parse(box.dataset.runtime)) : null;
-  if (runtime && window.Worker && window.WebAssembly) {
+  if (files && window.Worker && window.WebAssembly) {
     idle(true);
     listen();
   } else if (missing) {

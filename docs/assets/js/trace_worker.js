@@ -10,25 +10,18 @@ os.chdir("/traces")
 main(["report", "-o", output, "--", *names])
 `;
 
-/** Fetches a file of the site only if its hash is the one that the page names. */
-function pinned(integrity) {
-  const original = self.fetch.bind(self);
-  return (url, options) => {
-    const known = integrity[new URL(url, import.meta.url).href];
-    return known
-      ? original(url, { ...options, integrity: known, cache: "force-cache" })
-      : Promise.reject(new Error(`${url} has no known hash`));
+/** Starts Python from files that the page has: their name -> Blob. Nothing is asked of any network. */
+async function start(loadPyodide, createPyodideModule, runtime) {
+  self.fetch = async (request) => {
+    const name = String(request.url ?? request).split("/").at(-1);
+    if (!runtime[name]) throw new Error(`Python asks for ${name}`);
+    const type = name.endsWith(".wasm") ? "application/wasm" : "application/octet-stream";
+    return new Response(runtime[name], { headers: { "Content-Type": type } });
   };
-}
-
-async function start({ base, wheels, integrity }) {
-  self.fetch = pinned(integrity);
-  const { loadPyodide } = await import(`${base}pyodide.mjs`);
-  const [python, ...archives] = await Promise.all([
-    loadPyodide({ indexURL: base }),
-    ...wheels.map(async (wheel) => (await fetch(wheel)).arrayBuffer()),
-  ]);
-  for (const archive of archives) python.unpackArchive(archive, "zip", { extractDir: PACKAGES });
+  const python = await loadPyodide({ indexURL: `${self.origin}/`, createPyodideModule });
+  for (const [name, wheel] of Object.entries(runtime)) {
+    if (name.endsWith(".whl")) python.unpackArchive(await wheel.arrayBuffer(), "zip", { extractDir: PACKAGES });
+  }
   return python;
 }
 
@@ -52,16 +45,17 @@ function report(python, files) {
   return { report: new Blob([python.FS.readFile(OUTPUT)], { type: "text/html" }) };
 }
 
-self.onmessage = async ({ data: { files, runtime } }) => {
-  try {
-    const python = await start(runtime);
-    self.postMessage({ progress: "reading" });
+export function serve(loadPyodide, createPyodideModule) {
+  // Where WebAssembly does not start, Pyodide waits forever.
+  self.onunhandledrejection = ({ reason }) => self.postMessage({ unavailable: String(reason) });
+  self.onmessage = async ({ data: { files, runtime } }) => {
+    let python = null;
     try {
+      python = await start(loadPyodide, createPyodideModule, runtime);
+      self.postMessage({ progress: "reading" });
       self.postMessage(report(python, files));
     } catch (error) {
-      self.postMessage({ crash: String(error) });
+      self.postMessage({ [python ? "crash" : "unavailable"]: String(error) });
     }
-  } catch (error) {
-    self.postMessage({ unavailable: String(error) });
-  }
-};
+  };
+}

@@ -120,7 +120,7 @@ class Reader(HTMLParser):
             self.script = [] if "src" not in given else None
         if given.get("http-equiv", "").lower() == POLICY.lower() and not page.has_script:
             page.policies.append(given.get("content", ""))
-        page.reads_traces |= given.get("id") == "trace-reader" and "data-runtime" in given
+        page.reads_traces |= given.get("id") == "trace-reader" and "data-files" in given
         if "lab-sample" in given.get("class", "").split():
             page.complain(line, "a sample's numbers, which nobody measured")
         page.anchors.update(given[name] for name in ("id", "name") if name in given)

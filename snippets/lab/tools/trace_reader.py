@@ -49,6 +49,7 @@ msgspec {MSGSPEC}: BSD 3-Clause License; its source: https://github.com/jcrist/m
 CACHE = PROJECT / ".cache" / "pyodide"
 BELOW = f"assets/pyodide-{PYODIDE}"
 """Below the root of the site. A new version has a new address, so a browser's copy never mixes two."""
+WORKER = "assets/js/trace_worker.js"
 MARK = '<div id="trace-reader"'
 TIMEOUT_S = 300
 PLATFORM = ["--platform", "pyemscripten_2026_0_wasm32", "--python-version", "3.14", "--implementation", "cp"]
@@ -77,18 +78,14 @@ def add_reader(site: Path, cache: Path = CACHE) -> str:
 
 def _let_read(page: Path, site: Path) -> None:
     """Name the files and their hashes on a page, and widen the policy of this page alone."""
-    root = os.path.relpath(site, page.parent).replace(os.sep, "/")
-    integrity = {f"{root}/{BELOW}/{name}": known for name, known in PINNED.items()}
-    wheel = f"{root}/{FOLDER}/{WHEEL}"
-    integrity[wheel] = integrity_of(site / FOLDER / WHEEL)
-    wheels = [f"{root}/{BELOW}/{MSGSPEC_WHEEL}", wheel]
-    runtime = json.dumps({"base": f"{root}/{BELOW}/", "wheels": wheels, "integrity": integrity})
+    paths = [site / BELOW / name for name in PINNED] + [site / FOLDER / WHEEL, site / WORKER]
+    files = {os.path.relpath(path, page.parent).replace(os.sep, "/"): integrity_of(path) for path in paths}
     more = {
         "script-src": [WASM, hash_source(report_script())],
         "worker-src": ["blob:"],
         "frame-src": ["blob:"],
     }
-    html = page.read_text(encoding="utf-8").replace(MARK, f'{MARK} data-runtime="{escape(runtime)}"')
+    html = page.read_text(encoding="utf-8").replace(MARK, f'{MARK} data-files="{escape(json.dumps(files))}"')
     html = _POLICY.sub(lambda match: f"{match[1]}{with_sources(match[2], more)}{match[3]}", html)
     page.write_text(html, encoding="utf-8")
 
