@@ -91,7 +91,9 @@ def test_few_targets_each_explained() -> None:
     declared = re.search(r"^\.PHONY: (.+)$", MAKEFILE, re.MULTILINE)
     assert declared is not None
     assert set(declared[1].split()) == set(targets())
-    assert {"help", "setup", "docs", "serve", "chapter", "test", "lint", "format", "record", "check", "wheel"} <= set(targets())
+    assert {"help", "setup", "docs", "serve", "chapter", "test", "lint", "format", "record", "check", "wheel"} <= set(
+        targets()
+    )
     assert len(targets()) <= 12
 
 

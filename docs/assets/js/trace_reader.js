@@ -3,16 +3,20 @@
 (() => {
   "use strict";
 
-  const LIMIT_BYTES = 400e6; // unpacked, of one trace, or of two that are compared; Chromium reads more, not always
+  const LIMIT_BYTES = 1e9; // unpacked, of one trace or of two compared: what Chromium was seen to read, in 0.6 GB
   const SOME = 12; // names shown of many files
   const box = document.getElementById("trace-reader");
   const command = (...names) => `kinetoscope report ${names.map(quoted).join(" ")}`;
   let runtime = null;
   let running = null;
-  let shownUrl = "";
+  let shownUrls = [];
 
   const quoted = (name) => (/^[\w.,:@%+=/-]+$/.test(name) ? name : `'${name.replace(/'/g, `'"'"'`)}'`).replace(/^-/, "./-");
-  const size = (bytes) => (bytes < 1e6 ? `${Math.ceil(bytes / 1e3)} KB` : `${(bytes / 1e6).toLocaleString("en", { maximumFractionDigits: bytes < 1e7 ? 1 : 0 })} MB`);
+  const UNITS = [[1e9, "GB"], [1e6, "MB"], [1e3, "KB"]];
+  const size = (bytes) => {
+    const [unit, name] = UNITS.find(([each]) => bytes >= each) || UNITS.at(-1);
+    return `${Number((bytes / unit).toPrecision(3))} ${name}`;
+  };
 
   function make(tag, properties = {}, ...children) {
     const element = Object.assign(document.createElement(tag), properties);
@@ -45,8 +49,7 @@
   function release() {
     running?.terminate();
     running = null;
-    if (shownUrl) URL.revokeObjectURL(shownUrl);
-    shownUrl = "";
+    shownUrls.splice(0).forEach((url) => URL.revokeObjectURL(url));
   }
 
   // ---- idle
@@ -166,7 +169,7 @@
     };
     worker.onmessage = ({ data }) => {
       if (!isShown()) return;
-      if (data.report) result(traces, data.report);
+      if (data.report) result(traces, data);
       else if (data.error) failed(traces, "kinetoscope cannot read this.", data.error);
       else if (data.unavailable) failed(traces, "Python cannot be started.", `This browser may be too old. (${data.unavailable})`);
       else if (data.crash) failed(traces, "The browser could not finish.", `It may lack memory; a terminal has more. (${data.crash})`);
@@ -177,18 +180,18 @@
         else bar.removeAttribute("value");
       }
     };
-    worker.postMessage({ files: traces, runtime });
+    worker.postMessage({ files: traces, runtime, site });
   }
 
   // ---- result and errors
 
-  async function result(traces, report) {
+  async function result(traces, { report, inFrame }) {
     release(); // the worker's memory
     const name = traces.length > 1 ? "traces.report.html" : `${traces[0].name.replace(/(\.json)?(\.gz)?$/, "")}.report.html`;
-    shownUrl = URL.createObjectURL(report);
-    const frame = make("iframe", { title: `Report: ${listed(traces)}`, src: shownUrl });
+    shownUrls = [report, inFrame].map((html) => URL.createObjectURL(html));
+    const frame = make("iframe", { title: `Report: ${listed(traces)}`, src: shownUrls[1] });
     frame.setAttribute("sandbox", "allow-scripts allow-popups allow-popups-to-escape-sandbox");
-    const save = make("a", { className: "first", href: shownUrl, download: name }, "Save");
+    const save = make("a", { className: "first", href: shownUrls[0], download: name }, "Save");
     const top = make("div", { className: "top" });
     top.append(make("span", { className: "name" }, name), make("span", { className: "size" }, `${size(report.size)}, no requests`), save);
     if (document.fullscreenEnabled) top.append(button("Full screen", () => frame.requestFullscreen()));
@@ -229,6 +232,7 @@
     });
   }
 
+  const site = new URL("../../", document.currentScript.src).href;
   const files = box.dataset.files ? JSON.parse(box.dataset.files) : null;
   const sample = box.querySelector("a[data-sample]")?.href;
   const missing = box.querySelector(".missing");

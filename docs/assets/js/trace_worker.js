@@ -10,15 +10,17 @@ os.chdir("/traces")
 main(["report", "-o", output, "--", *names])
 `;
 
+const blob = (html) => new Blob([html], { type: "text/html" });
+
 /** Starts Python from files that the page has: their name -> Blob. Nothing is asked of any network. */
-async function start(loadPyodide, createPyodideModule, runtime) {
+async function start(loadPyodide, createPyodideModule, runtime, site) {
   self.fetch = async (request) => {
     const name = String(request.url ?? request).split("/").at(-1);
     if (!runtime[name]) throw new Error(`Python asks for ${name}`);
     const type = name.endsWith(".wasm") ? "application/wasm" : "application/octet-stream";
     return new Response(runtime[name], { headers: { "Content-Type": type } });
   };
-  const python = await loadPyodide({ indexURL: `${self.origin}/`, createPyodideModule });
+  const python = await loadPyodide({ indexURL: site, createPyodideModule, env: { KINETOSCOPE_SITE: site } });
   for (const [name, wheel] of Object.entries(runtime)) {
     if (name.endsWith(".whl")) python.unpackArchive(await wheel.arrayBuffer(), "zip", { extractDir: PACKAGES });
   }
@@ -33,7 +35,7 @@ function report(python, files) {
   let errors = "";
   const write = (bytes) => {
     const text = decoder.decode(bytes, { stream: true });
-    if (text.startsWith("\r")) self.postMessage({ progress: text.replace(/^\r\x1b\[K/, "") });
+    if (text.startsWith("\r")) self.postMessage({ progress: text.replace(/\r|\x1b\[K/g, "").trim() });
     else errors += text;
     return bytes.length;
   };
@@ -42,16 +44,18 @@ function report(python, files) {
   const names = files.map((file) => file.name);
   const code = python.runPython(COMMAND, { locals: python.toPy({ packages: PACKAGES, names, output: OUTPUT }) });
   if (code) return { error: errors.trim().replace(/^error: /, "") };
-  return { report: new Blob([python.FS.readFile(OUTPUT)], { type: "text/html" }) };
+  const html = python.FS.readFile(OUTPUT, { encoding: "utf8" });
+  const inFrame = html.replace(/<a href="http/g, '<a target="_blank" href="http'); // the frame shows no other page
+  return { report: blob(html), inFrame: blob(inFrame) };
 }
 
 export function serve(loadPyodide, createPyodideModule) {
   // Where WebAssembly does not start, Pyodide waits forever.
   self.onunhandledrejection = ({ reason }) => self.postMessage({ unavailable: String(reason) });
-  self.onmessage = async ({ data: { files, runtime } }) => {
+  self.onmessage = async ({ data: { files, runtime, site } }) => {
     let python = null;
     try {
-      python = await start(loadPyodide, createPyodideModule, runtime);
+      python = await start(loadPyodide, createPyodideModule, runtime, site);
       self.postMessage({ progress: "reading" });
       self.postMessage(report(python, files));
     } catch (error) {
