@@ -91,6 +91,7 @@ lint: $(READY)  ## style, types, GitHub workflows
 	$(PY) -m ruff format --check .
 	$(PY) -m ruff format --check $(FINDINGS)
 	$(PY) -m mypy
+	$(PY) -m mypy --platform win32 --no-warn-unreachable --cache-dir .mypy_cache/win32 --package kinetoscope
 	$(BIN)zizmor --persona pedantic --offline --quiet .github
 
 format: $(READY)  ## rewrite the sources in the one style

@@ -40,6 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         COMMANDS,
         "pip install msgspec",
         lambda error: 2 if isinstance(error, TraceError) else None,
+        file_command="report",
     ).main(argv)
 
 

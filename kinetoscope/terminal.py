@@ -9,10 +9,13 @@ import argparse
 import errno
 import io
 import os
+import re
+import shlex
 import sys
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from glob import glob
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, TextIO
 
@@ -88,6 +91,19 @@ def split_debug(arguments: Sequence[str]) -> tuple[list[str], bool]:
     end = arguments.index("--") if "--" in arguments else len(arguments)
     options = [argument for argument in arguments[:end] if argument != DEBUG]
     return [*options, *arguments[end:]], len(options) < end
+
+
+def quoted(argument: str, is_windows: bool = os.name == "nt") -> str:
+    """A file's name as a shell of this system reads it; on Windows a name holds no quote."""
+    if is_windows:
+        return argument if re.fullmatch(r"[\w.:\\/-]+", argument) else f'"{argument}"'
+    return shlex.quote(argument)
+
+
+def expand_patterns(arguments: Sequence[str]) -> list[str]:
+    """The files that `rank*.json.gz` matches, in its place: shells of Windows hand patterns over as they are."""
+    files = {argument: sorted(glob(argument)) for argument in arguments if not argument.startswith("-")}
+    return [file for argument in arguments for file in files.get(argument) or [argument]]
 
 
 def require_outputs() -> None:

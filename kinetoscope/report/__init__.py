@@ -2,6 +2,7 @@
 
 command.py           the command: reads, writes the file or JSON
 diagnosed.py         a trace read, summarized and diagnosed; its JSON
+output.py            where the file is written
 document.py          the HTML file: head, sections; drawing.css, style.css, ranks.css and timeline.js inside
 headline.py          the first screen: a sentence and four measures
 findings.py          the diagnosis: findings, and questions that the trace cannot answer

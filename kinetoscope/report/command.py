@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import argparse
 import sys
+import webbrowser
 from collections.abc import Sequence
 from pathlib import Path
 
-from kinetoscope.files import require_plain, write_output
+from kinetoscope.files import write_output
 from kinetoscope.report.diagnosed import DiagnosedTrace, read_diagnosed, report_data
 from kinetoscope.report.document import report_html, several_html
 from kinetoscope.report.headline import headline
+from kinetoscope.report.output import output_path
 from kinetoscope.report.several import MultiReport, is_several, reduce_to_digest, report_several
 from kinetoscope.trace.events import TraceError
 from kinetoscope.trace.kineto import no_collection
-from kinetoscope.trace.progress import Progress
+from kinetoscope.trace.progress import Progress, notice
 from kinetoscope.trace.text import json_text, printable
 
 DESCRIPTION = """\
@@ -22,6 +24,7 @@ Write a report of a PyTorch trace: a diagnosis with its evidence, who waits for 
 kernels, operators and, where recorded, source lines, memory and collectives. One HTML file that makes no request.
 
   %(prog)s trace.json.gz
+  %(prog)s trace.json.gz --open
   %(prog)s trace.json.gz -o slow.html
   %(prog)s trace.json.gz --json
 
@@ -42,8 +45,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "traces", type=Path, nargs="+", metavar="TRACE", help="a .json or .json.gz of the PyTorch profiler, or a digest"
     )
     parser.add_argument(
-        "-o", "--output", metavar="FILE.html", help="where to write; - prints it (default: TRACE's name.report.html)"
+        "-o",
+        "--output",
+        metavar="FILE.html",
+        help="where to write; - prints it (default: NAME.report.html next to the trace)",
     )
+    parser.add_argument("--open", action="store_true", help="show the report in the browser")
     parser.add_argument("--json", action="store_true", help="print JSON; writes a file only with -o")
     parser.add_argument("--digest-only", action="store_true", help="write only a digest, to -o FILE")
     parser.add_argument(
@@ -69,6 +76,8 @@ def command(arguments: argparse.Namespace) -> int:
     if arguments.json and output == "-":
         raise TraceError("--json and -o - both print; give -o a file")
     path = None if output == "-" or (arguments.json and output is None) else output_path(traces[0], output)
+    if arguments.open and path is None:
+        raise TraceError("--open shows a file; give -o FILE.html")
     with Progress(traces[0].name) as progress, no_collection():
         report = (
             report_several(traces)
@@ -83,7 +92,9 @@ def command(arguments: argparse.Namespace) -> int:
     if path is not None:
         write_output(path, html.encode("utf-8"), is_named=output is not None)
         if not arguments.json:
-            print(report_line(report, path))
+            notice(report_line(report, path))
+    if arguments.open and path is not None:
+        _open(path)
     return 0
 
 
@@ -95,28 +106,8 @@ def _write_digest(traces: Sequence[Path], output: str | None, rank: int | None) 
     if output is None or output == "-":
         raise TraceError("--digest-only needs -o FILE")
     ranks = reduce_to_digest(traces, Path(output), rank).ranks
-    print(printable(f"digest of {len(ranks)} rank{'' if len(ranks) == 1 else 's'}: {output}"))
+    notice(f"digest of {len(ranks)} rank{'' if len(ranks) == 1 else 's'}: {output}")
     return 0
-
-
-def output_path(trace: Path, output: str | None) -> Path:
-    """The file for the report: `output`, or `NAME.report.html` next to `NAME.json.gz`.
-
-    Raises `TraceError` if it would replace the trace or another trace, or if the trace is a folder; `CommandError` if
-    what lies next to the trace is no plain file.
-    """
-    if trace.is_dir():
-        raise TraceError(f"{trace}: is a folder; give a trace in it, a .json or .json.gz")
-    name = trace.name.removesuffix(".gz").removesuffix(".json")
-    path = trace.with_name(f"{name}.report.html") if output is None else Path(output)
-    is_same = path.exists() and trace.exists() and path.samefile(trace)
-    if is_same or path.suffix.lower() in (".json", ".gz"):
-        raise TraceError(f"{path}: a report would replace a trace; give -o a name that ends in .html")
-    if path.is_dir():
-        raise TraceError(f"{path}: is a folder; give -o a file in it, such as {path / 'report.html'}")
-    if output is None:
-        require_plain(path)
-    return path
 
 
 def report_line(report: MultiReport | DiagnosedTrace, path: Path) -> str:
@@ -125,6 +116,12 @@ def report_line(report: MultiReport | DiagnosedTrace, path: Path) -> str:
         return printable(f"{report.headline} {path}")
     count = len(report.diagnosis.findings)
     return printable(f"{headline(report)} {count} finding{'' if count == 1 else 's'}: {path}")
+
+
+def _open(path: Path) -> None:
+    address = path.resolve().as_uri()
+    if not webbrowser.open(address):
+        print(f"no browser here; open the report in one: {address}")
 
 
 def _print(html: str) -> None:

@@ -17,6 +17,7 @@ from snippets.lab.charts.numbers import figure_cell
 from snippets.lab.finding import Device, Figure, Measure, TraceError, paired_difference, percent
 from snippets.lab.page import show as show
 from snippets.lab.page.glossary import section_title
+from snippets.lab.page.install import shell_lines, wheel_link
 from snippets.lab.recording.device import PROJECT
 from snippets.your_trace.reports import EXAMPLES, report_address, report_of, report_page
 
@@ -24,8 +25,32 @@ ATTENTION = ("unfused-attention", "attention/naive", "attention/flash")
 MLP = ("unfused-elementwise", "mlp/eager", "mlp/compiled")
 """Rule, recording in which it finds its fault, and the recording of the same work without the fault."""
 
+FIRST_LINES = (
+    "python train.py                     # yours, with the lines below",
+    "pip install WHEEL",
+    "kinetoscope doctor trace.json.gz    # is the trace whole?",
+    "kinetoscope report trace.json.gz    # the first finding; --open shows them all",
+)
+WITHOUT_INSTALLING = (
+    "uvx --from WHEEL kinetoscope report trace.json.gz",
+    "pipx run --spec WHEEL kinetoscope report trace.json.gz",
+)
+
 SEARCHED = ("Looks for", "What to do")
 """Parts of a rule that the search finds: each page loads its index."""
+
+
+def first_lines(device: Device) -> Html:
+    """From a loop to the first finding; the same for every device."""
+    return shell_lines(FIRST_LINES)
+
+
+def without_installing(device: Device) -> Html:
+    """The report by uv or pipx, and the wheel as a file; the same for every device."""
+    return Html(
+        f"{shell_lines(WITHOUT_INSTALLING)}<p>On a machine without a network, copy {wheel_link()} and a wheel of "
+        "msgspec there, and give pip their paths.</p>"
+    )
 
 
 def examples(device: Device) -> Html:

@@ -12,6 +12,7 @@ import pytest
 
 from kinetoscope import __version__
 from kinetoscope.__main__ import COMMANDS, main
+from kinetoscope.terminal import expand_patterns, quoted
 from tests.tool.recorded import PROJECT
 from tests.tool.simple import trace_json
 
@@ -77,7 +78,7 @@ def test_messages_name_the_command_as_it_was_called(
     monkeypatch.delenv("UV", raising=False)
     for variable, value in environment.items():
         monkeypatch.setenv(variable, value)
-    assert call("lst")[2].splitlines()[1].startswith(f"{name}: error: argument COMMAND: invalid choice: 'lst'")
+    assert call("reportt")[2].splitlines()[-1] == f"{name}: error: no command 'reportt'; did you mean report?"
     assert f"\n  {name} diff before.json.gz after.json.gz\n" in call("diff", "--help")[1]
     (tmp_path / "a.json").write_bytes(trace_json())
     assert call("report", str(tmp_path / "a.json"))[0] == 0
@@ -96,13 +97,14 @@ finally:
     print(sorted(name for name in sys.modules if name.startswith("kinetoscope")), "msgspec" in sys.modules)
 """
     done = subprocess.run([sys.executable, "-c", script], cwd=PROJECT, capture_output=True, text=True, check=True)
-    modules = ["", ".__main__", ".program", ".terminal", ".trace", ".trace.errors", ".trace.text"]
+    modules = ["", ".__main__", ".program", ".terminal", ".trace", ".trace.errors", ".trace.progress", ".trace.text"]
     assert done.stdout.splitlines()[-1] == f"{[f'kinetoscope{name}' for name in modules]} False"
 
 
 @pytest.mark.parametrize(
     ("command", "text"),
     [
+        *((command, "-q, --quiet no progress, no line about a file that was written") for command in COMMANDS),
         ("open", "seconds to wait for the browser (default 300)"),
         *((command, "print JSON") for command in ("summary", "decode")),
     ],
@@ -114,8 +116,16 @@ def test_options_are_explained(call: Call, command: str, text: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "the following arguments are required: COMMAND"),
-        (["lst"], "argument COMMAND: invalid choice: 'lst' (choose from"),
+        ([], "\nkinetoscope: error: no command; the commands are report, "),
+        (["reportt", "a.json"], "\nkinetoscope: error: no command 'reportt'; did you mean report?\n"),
+        (["list"], "error: no command 'list'; the commands are report, "),
+        (
+            ["my trace.json.gz"],
+            "error: no command 'my trace.json.gz'; for a file: kinetoscope report 'my trace.json.gz'\n",
+        ),
+        ([__file__], f"for a file: kinetoscope report {__file__}\n"),
+        (["report", "a.json", "--open", "--json"], "--open shows a file; give -o FILE.html"),
+        (["report", "a.json", "--open", "-o", "-"], "--open shows a file; give -o FILE.html"),
         (["summary", "--chek"], "the following arguments are required: TRACE"),
         (["summary", "x", "--chek"], "unrecognized arguments: --chek"),
         *(
@@ -170,6 +180,27 @@ def test_decode_as_text_and_as_json(call: Call) -> None:
     assert (code, err) == (0, "")
     assert (json.loads(out)["library"], json.loads(out)["tile"]) == ("cublas", "128x64")
     assert "\nlibrary    cublas\n" in call("decode", "nvjet_sm90_tst_128x64")[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "posix", "windows"),
+    [
+        ("a.json", "a.json", "a.json"),
+        (r"C:\runs\a.json", r"'C:\runs\a.json'", r"C:\runs\a.json"),
+        ("a b.json", "'a b.json'", '"a b.json"'),
+        ("a&b's.json", """'a&b'"'"'s.json'""", '"a&b\'s.json"'),
+    ],
+)
+def test_a_name_is_quoted_for_the_shell_of_the_system(name: str, posix: str, windows: str) -> None:
+    assert (quoted(name, is_windows=False), quoted(name, is_windows=True)) == (posix, windows)
+
+
+def test_patterns_are_expanded_where_no_shell_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("rank1.json", "rank0.json", "-odd.json"):
+        Path(name).touch()
+    given = ["report", "rank*.json", "none*.json", "-o*", "C:\\a\\b.json"]
+    assert expand_patterns(given) == ["report", "rank0.json", "rank1.json", *given[2:]]
 
 
 HOSTILE_NAMES = ("##[error]spoof", "::error::spoof", "##[add-mask]a", f"{'x' * 90} ::error::wrapped")

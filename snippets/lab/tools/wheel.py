@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -17,12 +19,15 @@ from snippets.lab.recording.device import PROJECT
 WHEEL = f"kinetoscope-{__version__}-py3-none-any.whl"
 FOLDER = "wheel"
 """Below the root of the site."""
-SOURCES = ("kinetoscope", "pyproject.toml", "LICENSE", "README.md")
+SOURCES = ("kinetoscope", "pyproject.toml", "LICENSE")
 EPOCH = "315532800"
 """1980-01-01, the first date that a zip file can hold: the same sources give the same bytes."""
+README = "kinetoscope/README.md"
+_PICTURE = re.compile(r"^(!\[.*\]\()\.\./docs/(.*\)\n)\n", re.MULTILINE)
 DESCRIPTION = """\
 Build the distribution kinetoscope from this clone: a wheel and a source distribution. The same sources give the same
-wheel, byte by byte. It needs setuptools and no network.
+wheel, byte by byte. It needs setuptools and no network. An index shows pictures by whole addresses only: with SITE_URL,
+the picture in the description is that of the site; without, there is none.
 
   python -m snippets.lab wheel dist
 """
@@ -71,6 +76,11 @@ def build(kind: str, folder: Path) -> Path:
         return Path(shutil.copyfile(built / name, folder / name))
 
 
+def description(text: str, site_url: str) -> str:
+    """The text of README with the pictures of the site, or without pictures if its address is empty."""
+    return _PICTURE.sub(rf"\g<1>{site_url.rstrip('/')}/\g<2>\n" if site_url else "", text)
+
+
 def _copy_sources(folder: Path) -> None:
     folder.mkdir()
     for path in sorted(path for name in SOURCES for path in (PROJECT / name, *(PROJECT / name).rglob("*"))):
@@ -82,3 +92,8 @@ def _copy_sources(folder: Path) -> None:
         else:
             shutil.copyfile(path, target)
             target.chmod(0o644)
+    about, site_url = folder / README, os.environ.get("SITE_URL", "")
+    about.write_text(description(about.read_text(encoding="utf-8"), site_url), encoding="utf-8")
+    if site_url:
+        with (folder / "pyproject.toml").open("a", encoding="utf-8") as file:
+            file.write(f"\n[project.urls]\nDocumentation = {json.dumps(site_url)}\n")

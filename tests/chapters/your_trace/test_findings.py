@@ -7,12 +7,23 @@ from pathlib import Path
 
 import pytest
 
+from kinetoscope import __version__
 from kinetoscope.diagnosis.pages import PAGES
 from kinetoscope.diagnosis.rules import RULES
 from snippets.lab.finding import Device, NotRecorded, TraceError
 from snippets.lab.finding.book import figure
 from snippets.lab.finding.device import all_devices
-from snippets.your_trace.findings import ceilings, compared, examples, finding, rules, traced_busy, traced_step
+from snippets.your_trace.findings import (
+    ceilings,
+    compared,
+    examples,
+    finding,
+    first_lines,
+    rules,
+    traced_busy,
+    traced_step,
+    without_installing,
+)
 from snippets.your_trace.publish import publish
 from snippets.your_trace.reports import EXAMPLES
 from tests.lab.samples import BOOK, Markup, sample, save_all
@@ -23,6 +34,7 @@ FAULTS = {
     "attention/naive": "unfused-attention",
     "mlp/eager": "unfused-elementwise",
 }
+NAME = f"kinetoscope-{__version__}-py3-none-any.whl"
 DEVICES = all_devices(BOOK.root)
 
 
@@ -30,6 +42,15 @@ def test_the_examples_teach_three_faults() -> None:
     assert list(EXAMPLES.values()) == list(FAULTS)
     for experiment, rule in FAULTS.items():
         assert finding(BOOK, experiment, rule).saving_us_per_step > 0
+
+
+def test_the_tool_is_installed_from_the_site() -> None:
+    """The theme writes the address of the site into the empty element."""
+    assert f"\npip install <span data-site></span>wheel/{NAME}\nkinetoscope doctor" in first_lines(BOOK)
+    assert f'<a href="../wheel/{NAME}" download>{NAME}</a>' in without_installing(BOOK)
+    assert Markup(without_installing(BOOK)).text.startswith(
+        f"uvx --from wheel/{NAME} kinetoscope report trace.json.gz\n"
+    )
 
 
 @pytest.mark.parametrize("device", DEVICES, ids=lambda device: device.name)
