@@ -221,7 +221,7 @@ def test_webassembly_runs_on_this_page_alone(tab: Tab, site: Site) -> None:
         (policy,) = POLICY.findall((site.folder / address / "index.html").read_text(encoding="utf-8"))
         rules = rules_of(policy)
         assert rules["connect-src"] == ["'self'"]
-        if WASM in rules["script-src"] or "frame-src" in rules:
+        if WASM in rules["script-src"] or "blob:" in rules["worker-src"]:
             having.append(name)
     assert having == ["your_trace"]
 

@@ -4,12 +4,13 @@
   "use strict";
 
   const LIMIT_BYTES = 1e9; // unpacked, of one trace or of two compared: what Chromium was seen to read, in 0.6 GB
+  const INVITATION = "Drop a trace here";
   const SOME = 12; // names shown of many files
   const box = document.getElementById("trace-reader");
   const command = (...names) => `kinetoscope report ${names.map(quoted).join(" ")}`;
   let runtime = null;
   let running = null;
-  let shownUrls = [];
+  let shownUrl = "";
 
   const quoted = (name) => (/^[\w.,:@%+=/-]+$/.test(name) ? name : `'${name.replace(/'/g, `'"'"'`)}'`).replace(/^-/, "./-");
   const UNITS = [[1e9, "GB"], [1e6, "MB"], [1e3, "KB"]];
@@ -49,7 +50,7 @@
   function release() {
     running?.terminate();
     running = null;
-    shownUrls.splice(0).forEach((url) => URL.revokeObjectURL(url));
+    URL.revokeObjectURL(shownUrl);
   }
 
   // ---- idle
@@ -61,7 +62,7 @@
     const choose = make("label", { className: "first" }, "Choose files", input);
     const what = make("p", {}, make("code", {}, "trace.json"), " or ", make("code", {}, ".json.gz"));
     what.append(` of torch.profiler, up to ${size(LIMIT_BYTES)} unpacked. Two traces: before and after. Ranks of a job: all at once.`);
-    const parts = [make("strong", {}, "Drop a trace here"), what, choose];
+    const parts = [make("strong", {}, INVITATION), what, choose];
     if (sample) parts.push(make("p", {}, "or ", button("read one of this book’s", () => readSample(sample))));
     const promise = make("p", { className: "promise-note" }, make("b", {}, "Your trace stays on this machine."));
     promise.append(" Your browser reads it, with Python from this site, and the page may send nothing anywhere.");
@@ -185,20 +186,21 @@
 
   // ---- result and errors
 
-  async function result(traces, { report, inFrame }) {
+  function result(traces, { report, inFrame }) {
     release(); // the worker's memory
     const name = traces.length > 1 ? "traces.report.html" : `${traces[0].name.replace(/(\.json)?(\.gz)?$/, "")}.report.html`;
-    shownUrls = [report, inFrame].map((html) => URL.createObjectURL(html));
-    const frame = make("iframe", { title: `Report: ${listed(traces)}`, src: shownUrls[1] });
+    shownUrl = URL.createObjectURL(report);
+    const frame = make("iframe", { title: `Report: ${listed(traces)}`, srcdoc: inFrame });
     frame.setAttribute("sandbox", "allow-scripts allow-popups allow-popups-to-escape-sandbox");
-    const save = make("a", { className: "first", href: shownUrls[0], download: name }, "Save");
+    const save = make("a", { className: "first", href: shownUrl, download: name }, "Save");
     const top = make("div", { className: "top" });
     top.append(make("span", { className: "name" }, name), make("span", { className: "size" }, `${size(report.size)}, no requests`), save);
     if (document.fullscreenEnabled) top.append(button("Full screen", () => frame.requestFullscreen()));
-    const isComparison = traces.length === 2 && (await report.slice(0, 4096).text()).includes(" compared: report</title>");
+    const isComparison = traces.length === 2 && inFrame.includes(" compared: report</title>");
     if (isComparison) top.append(button("Swap before and after", () => start(traces.reverse())));
     top.append(button("Another trace", () => idle()));
     show("result", [top, frame], save);
+    box.scrollIntoView();
     box.dispatchEvent(new Event("filled", { bubbles: true })); // frames.js makes room
   }
 
@@ -219,6 +221,8 @@
     const mark = (change) => {
       over = Math.max(0, over + change);
       box.classList.toggle("over", over > 0);
+      const invitation = box.querySelector("strong");
+      if (invitation) invitation.textContent = over ? "Let go to read it here" : INVITATION;
     };
     document.addEventListener("dragenter", (event) => hasFiles(event) && mark(1));
     document.addEventListener("dragleave", (event) => hasFiles(event) && mark(-1));

@@ -10,7 +10,10 @@ os.chdir("/traces")
 main(["report", "-o", output, "--", *names])
 `;
 
-const blob = (html) => new Blob([html], { type: "text/html" });
+/** The report for a frame without an address: links within it keep the frame, others open a tab. */
+function linksOutOfFrame(html) {
+  return html.replace(/<a href="#/g, '<a href="about:srcdoc#').replace(/<a href="http/g, '<a target="_blank" href="http');
+}
 
 /** Starts Python from files that the page has: their name -> Blob. Nothing is asked of any network. */
 async function start(loadPyodide, createPyodideModule, runtime, site) {
@@ -45,8 +48,7 @@ function report(python, files) {
   const code = python.runPython(COMMAND, { locals: python.toPy({ packages: PACKAGES, names, output: OUTPUT }) });
   if (code) return { error: errors.trim().replace(/^error: /, "") };
   const html = python.FS.readFile(OUTPUT, { encoding: "utf8" });
-  const inFrame = html.replace(/<a href="http/g, '<a target="_blank" href="http'); // the frame shows no other page
-  return { report: blob(html), inFrame: blob(inFrame) };
+  return { report: new Blob([html], { type: "text/html" }), inFrame: linksOutOfFrame(html) };
 }
 
 export function serve(loadPyodide, createPyodideModule) {

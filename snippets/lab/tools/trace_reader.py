@@ -83,7 +83,6 @@ def _let_read(page: Path, site: Path) -> None:
     more = {
         "script-src": [WASM, hash_source(report_script())],
         "worker-src": ["blob:"],
-        "frame-src": ["blob:"],
     }
     html = page.read_text(encoding="utf-8").replace(MARK, f'{MARK} data-files="{escape(json.dumps(files))}"')
     html = _POLICY.sub(lambda match: f"{match[1]}{with_sources(match[2], more)}{match[3]}", html)
