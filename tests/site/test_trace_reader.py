@@ -120,7 +120,11 @@ def test_reports_are_those_of_the_command_line(
         assert report == on_the_command_line(files, tab.site, monkeypatch)
         title = re.search(r"<h1>(.*)</h1>", report.decode())
         assert title is not None
-        expect(page.frame_locator("#trace-reader iframe").locator("h1")).to_have_text(unescape(title[1]))
+        frame = page.frame_locator("#trace-reader iframe")
+        frame.locator("nav a").last.click()  # within the frame
+        expect(frame.locator("h1")).to_have_text(unescape(title[1]))
+        if files == [one]:
+            expect(frame.get_by_role("button", name="Zoom in").first).to_be_visible()  # the report's script runs
         assert box(page).get_by_role("button", name="Swap before and after").count() == (files == [before, after])
         assert_no_worker(page)
         box(page).get_by_role("button", name="Another trace").click()

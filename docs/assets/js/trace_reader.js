@@ -190,7 +190,9 @@
     release(); // the worker's memory
     const name = traces.length > 1 ? "traces.report.html" : `${traces[0].name.replace(/(\.json)?(\.gz)?$/, "")}.report.html`;
     shownUrl = URL.createObjectURL(report);
-    const frame = make("iframe", { title: `Report: ${listed(traces)}`, srcdoc: inFrame });
+    const scheme = document.body.dataset.mdColorScheme === "slate" ? "dark" : "light"; // the page's, of its own button
+    const srcdoc = inFrame.replace("<html ", `<html style="color-scheme: ${scheme}" `);
+    const frame = make("iframe", { title: `Report: ${listed(traces)}`, srcdoc });
     frame.setAttribute("sandbox", "allow-scripts allow-popups allow-popups-to-escape-sandbox");
     const save = make("a", { className: "first", href: shownUrl, download: name }, "Save");
     const top = make("div", { className: "top" });
