@@ -1,5 +1,5 @@
-// The box on "Your trace": reads traces with the command line's own code, in a worker. Files never leave the browser:
-// the page's policy lets it and its worker connect to nothing but the site, and only to get files.
+// The box on "Your trace": reads traces with the command line's own code, in a worker. They never leave the browser: the
+// page's policy lets it and its worker connect to this site alone, and both only get files from it.
 (() => {
   "use strict";
 
@@ -7,12 +7,15 @@
   const INVITATION = "Drop a trace here";
   const SOME = 12; // names shown of many files
   const box = document.getElementById("trace-reader");
-  const command = (...names) => `kinetoscope report ${names.map(quoted).join(" ")}`;
   let runtime = null;
   let running = null;
   let shownUrl = "";
 
-  const quoted = (name) => (/^[\w.,:@%+=/-]+$/.test(name) ? name : `'${name.replace(/'/g, `'"'"'`)}'`).replace(/^-/, "./-");
+  /** A file's name as a shell takes it. */
+  function quoted(name) {
+    const path = name.replace(/^-/, "./-");
+    return /^[\w.,:@%+=/-]+$/.test(path) ? path : `'${path.replaceAll("'", `'"'"'`)}'`;
+  }
   const UNITS = [[1e9, "GB"], [1e6, "MB"], [1e3, "KB"]];
   const size = (bytes) => {
     const [unit, name] = UNITS.find(([each]) => bytes >= each) || UNITS.at(-1);
@@ -63,9 +66,9 @@
     const what = make("p", {}, make("code", {}, "trace.json"), " or ", make("code", {}, ".json.gz"));
     what.append(` of torch.profiler, up to ${size(LIMIT_BYTES)} unpacked. Two traces: before and after. Ranks of a job: all at once.`);
     const parts = [make("strong", {}, INVITATION), what, choose];
-    if (sample) parts.push(make("p", {}, "or ", button("read one of this book’s", () => readSample(sample))));
+    if (sample) parts.push(make("p", {}, "or ", button("try a trace of this book", () => readSample(sample))));
     const promise = make("p", { className: "promise-note" }, make("b", {}, "Your trace stays on this machine."));
-    promise.append(" Your browser reads it, with Python from this site, and the page may send nothing anywhere.");
+    promise.append(" Your browser reads it, with Python from this site, and the page can connect to no other site.");
     show("idle", [...parts, promise], isFirst ? null : input);
   }
 
@@ -208,11 +211,11 @@
 
   function failed(traces, heading, reason) {
     release();
-    const names = traces.map((file) => file.name);
-    const line = names.length ? command(...names) + (names.length > 1 ? " -o report.html" : "") : "";
+    const names = traces.map((file) => quoted(file.name));
+    const line = ["kinetoscope report", ...names, ...(names.length > 1 ? ["-o report.html"] : [])].join(" ");
     const alert = make("div", { role: "alert" }, make("b", {}, heading), make("p", {}, reason));
     const again = button("Try another file", () => idle(), true);
-    show("failed", [make("span", { className: "name" }, listed(traces)), alert, ...(line ? [shell(line)] : []), again], again);
+    show("failed", [make("span", { className: "name" }, listed(traces)), alert, ...(names.length ? [shell(line)] : []), again], again);
   }
 
   // ---- dropping, anywhere on the page
@@ -246,6 +249,8 @@
     idle(true);
     listen();
   } else if (missing) {
-    missing.textContent = "This copy of the site was built without Python for browsers: make docs adds it where npm is installed.";
+    missing.textContent = files
+      ? "This browser cannot run WebAssembly, which the box here needs."
+      : "This copy of the site was built without Python for browsers: make docs adds it where npm is installed.";
   }
 })();

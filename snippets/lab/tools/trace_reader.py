@@ -109,7 +109,7 @@ def _fetch_pyodide(folder: Path) -> None:
     npm = shutil.which("npm")
     if npm is None:
         raise CommandError("Pyodide comes from npm, which is not installed; on Debian or Ubuntu: sudo apt install npm")
-    quick = ["--fetch-retries=1", "--fetch-timeout=60000", "--silent"]
+    quick = ["--fetch-retries=1", "--fetch-retry-mintimeout=1000", "--silent"]
     _run([npm, "pack", f"pyodide@{PYODIDE}", *quick], folder, f"npm cannot fetch Pyodide {PYODIDE}")
     with tarfile.open(folder / f"pyodide-{PYODIDE}.tgz") as archive:
         for name in PINNED:
