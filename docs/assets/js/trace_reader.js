@@ -67,7 +67,7 @@
     what.append(` of torch.profiler, up to ${size(LIMIT_BYTES)} unpacked. Two traces: before and after. Ranks of a job: all at once.`);
     const parts = [make("strong", {}, INVITATION), what, choose];
     if (sample) parts.push(make("p", {}, "or ", button("try a trace of this book", () => readSample(sample))));
-    const promise = make("p", { className: "promise-note" }, make("b", {}, "Your trace stays on this machine."));
+    const promise = make("p", {}, make("b", {}, "Your trace stays on this machine."));
     promise.append(" Your browser reads it, with Python from this site, and the page can connect to no other site.");
     show("idle", [...parts, promise], isFirst ? null : input);
   }
