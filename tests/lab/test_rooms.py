@@ -51,6 +51,14 @@ PARTS = {"model", "kernels", "experiments", "findings", "publish"}
 """Each a file, or a package that parts it by subject; publish.py writes further files into the site."""
 MORE_FILES: Mapping[str, Mapping[str, str]] = {
     "attention": {"online_softmax.py": "explains an idea on the CPU: no recording may depend on it"},
+    "decoder": {
+        "caches.py": "the caches that a reader copies in place of that of model.py",
+        "compiling.py": "what is done to a finished model.py: joined and compiled layers, which a reader copies",
+        "faults.py": "what is planted in loops of tokens, and the mends, which a reader copies",
+        "graphs.py": "a decode step as a CUDA graph by hand, which a reader copies",
+        "loops.py": "the rungs of the ladder over model.py, which a reader copies",
+        "quantized.py": "layers of fewer bytes in place of those of model.py, which a reader copies",
+    },
     "fused_mlp": {"kernelize.py": "how a model takes the package; beside the package, which it loads"},
     "matmul_add": {"record.py": "the profiler around the model, as a reader types it; a test runs it"},
     "training_memory": {"allocator.py": "a part of experiments, which starts processes that import it by this name"},

@@ -46,7 +46,7 @@ RULE = Rule(
     threshold=f"from a ceiling of {MIN_SHARE:.0%} of the median step on",
     source=f"{MSPROF} (memory.yaml: 10 ms); the share is this book's",
     advice="In the first steps this is warm-up: record later ones. Else sizes change from step to step, or memory is "
-    "short: pad to a few sizes, set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, do not call "
+    "short: pad to a few sizes, set PYTORCH_ALLOC_CONF=expandable_segments:True, do not call "
     "torch.cuda.empty_cache() in the loop.",
     find=find,
     needs=(no_calls, no_gpu_work, no_warm_step),

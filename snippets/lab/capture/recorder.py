@@ -12,15 +12,15 @@ import math
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
 
-from kinetoscope.trace.events import TraceError
+from kinetoscope.trace.events import Step, TraceError
 from kinetoscope.trace.kineto import read_trace
-from kinetoscope.trace.queries import busy_us, recorded_step_us
+from kinetoscope.trace.queries import busy_us, extent_us, recorded_step_us
 from snippets.lab.capture.merging import merge
 from snippets.lab.capture.supervisor import Event, Group, run_worker
 from snippets.lab.experiment import Experiment
@@ -228,9 +228,18 @@ def _trace_contradiction(recording: Recording, trace_file: Path) -> str:
     if not steps:
         return ""
     if point.iteration is not None:
-        return loop_trace_contradiction(recorded_step_us(steps), point.iteration)
+        return loop_trace_contradiction(_iteration_us(steps), point.iteration)
     assert point.timings is not None
     return trace_contradiction(statistics.median(busy_us(step.activities) for step in steps), point.timings)
+
+
+def _iteration_us(steps: Sequence[Step]) -> float:
+    """The time of a traced iteration: its span on the CPU, or that of its GPU work if that is longer; medians.
+
+    The work of a replayed graph has gaps between its kernels, and the CPU's span ends long before.
+    """
+    works_us = (extent_us(step.activities) for step in steps)
+    return max(recorded_step_us(steps), statistics.median(works_us))
 
 
 def _duration(seconds: float) -> str:

@@ -30,6 +30,7 @@ from snippets.lab.recording.schema import Recording, Timing
 from tests.lab import samples
 from tests.lab.capture.faults import FAULTS, PACKAGE, RIGHT
 from tests.lab.samples import DEVICE, as_dict, files, point, sample, save_all, timings, untied
+from tests.tool.events import kernel, launch, step, trace_bytes
 
 
 def worker(content: bytes, trace_json: bytes) -> RunWorker:
@@ -123,6 +124,16 @@ def test_a_loop_that_takes_longer_without_the_profiler_is_disturbed(tmp_path: Pa
         content = msgspec.json.encode(sample("faults/right", points=(of_loop,)))
         (outcome,) = record_experiments(tmp_path, DEVICE, RIGHT, worker(content, trace))
         assert outcome.disturbed == (f"{reason}without the profiler" if reason else "")
+
+
+def test_gaps_between_the_kernels_of_a_graph_belong_to_an_iteration(tmp_path: Path) -> None:
+    """One call of 10 us starts two kernels of 40 us; the second ends 500 us after the first started."""
+    trace = trace_bytes(step(1, 0, 10), launch(1, 1), kernel("a", 1, 1000, 40), kernel("b", 1, 1460, 40))
+    for us, reason in ((540.0, ""), (560.0, "500 us in the trace, but 560 us without the profiler")):
+        of_loop = msgspec.structs.replace(point(), timings=None, iteration=Timing.from_samples([us, us, us]))
+        content = msgspec.json.encode(sample("faults/right", points=(of_loop,)))
+        (outcome,) = record_experiments(tmp_path, DEVICE, RIGHT, worker(content, trace))
+        assert outcome.disturbed == reason
 
 
 def test_times_that_a_worker_has_tried_three_times_are_not_measured_again(
