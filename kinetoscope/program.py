@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -74,7 +75,7 @@ class Program:
             )
             module.add_arguments(own)
             self._add_quiet(own)
-            own.set_defaults(command=module.command)
+            own.set_defaults(command=module.command, parser=own)
         if chosen is not None and chosen not in self.commands:
             parser.error(self._no_command(chosen))
         return parser
@@ -123,7 +124,9 @@ class Program:
             if not argv:
                 self.build_parser(None).error(f"no command; {self._list()}")
             chosen = next((argument for argument in argv if not argument.startswith("-")), None)
-            arguments = self.build_parser(chosen).parse_args(argv)
+            arguments, unknown = self.build_parser(chosen).parse_known_args(argv)
+            if unknown:
+                arguments.parser.error(_unrecognized(unknown, arguments.parser.format_help()))
             with quiet(getattr(arguments, "quiet", False)):
                 code: int = arguments.command(arguments)
         except SystemExit:  # of argparse, after help or a usage error
@@ -146,3 +149,9 @@ class Program:
         if code is not None:
             return code, str(error)
         return 1, f"{type(error).__name__}: {error}; run the command again with {DEBUG} to see where"
+
+
+def _unrecognized(arguments: Sequence[str], help_text: str) -> str:
+    """The error for arguments that a command does not have: the option in its help that is nearest to the first."""
+    nearest = difflib.get_close_matches(arguments[0].partition("=")[0], re.findall(r"--[\w-]+", help_text), 1, 0.7)
+    return f"unrecognized arguments: {' '.join(arguments)}" + (f"; did you mean {nearest[0]}?" if nearest else "")

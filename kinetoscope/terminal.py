@@ -51,7 +51,24 @@ def called() -> str:
     path = Path(sys.argv[0])
     if path.parts[-2:] == ("kinetoscope", "__main__.py"):
         return "python -m kinetoscope"
-    return "uvx kinetoscope" if "UV" in os.environ and "archive-v0" in path.parts else "kinetoscope"
+    if "UV" in os.environ and "archive-v0" in path.parts:
+        return f"uvx {_source('--from')}kinetoscope"
+    if "pipx" in path.parts and "venvs" not in path.parts:
+        return f"pipx run {_source('--spec')}kinetoscope"
+    return "kinetoscope"
+
+
+def _source(option: str) -> str:
+    """The option that names the address of the wheel, if the package was installed from one; not a path of a file."""
+    from importlib.metadata import PackageNotFoundError, distribution  # here, since few calls need it
+
+    try:
+        found = re.search(
+            r'"url": ?"(https?://[^"\\\s]+)"', distribution("kinetoscope").read_text("direct_url.json") or ""
+        )
+    except PackageNotFoundError:
+        return ""
+    return f"{option} {quoted(found[1])} " if found else ""
 
 
 class CommandError(Exception):

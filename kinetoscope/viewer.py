@@ -32,6 +32,7 @@ DESCRIPTION = """\
 Serve one trace to Perfetto, which reads it in this machine's browser, then stop. Nothing is uploaded.
 
   %(prog)s trace.json.gz
+  %(prog)s trace.json.gz --no-browser    print the address, for a browser on another machine
 """
 
 

@@ -19,6 +19,7 @@ by its total time. Counts are per step, times the mean over the active steps. Wi
 is what repeats: an annotation, annotated parts in turn, a step of an optimizer, a CUDA graph replay, a batch of a
 DataLoader, else the whole trace.
 
+  %(prog)s trace.json.gz
   %(prog)s trace.json.gz --json
 """
 COLUMNS = 100

@@ -137,7 +137,8 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(own, packages / "msgspec")
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--no-compile"]
     python = root / "venv/bin/python"
-    subprocess.run([*command[:3], "--python", str(python), *command[3:], str(wheel)], check=True)
+    done = run([*command[:3], "--python", python, *command[3:], wheel], root)  # not in a clone, which may have metadata
+    assert done.returncode == 0, done.stderr
     assert {path.name for path in packages.iterdir()} == {"kinetoscope", "msgspec", f"{NAME}.dist-info"}
     return python.parent
 

@@ -12,7 +12,7 @@ import pytest
 
 from kinetoscope import __version__
 from kinetoscope.__main__ import COMMANDS, main
-from kinetoscope.terminal import expand_patterns, quoted
+from kinetoscope.terminal import called, expand_patterns, quoted
 from tests.tool.recorded import PROJECT
 from tests.tool.simple import trace_json
 
@@ -61,6 +61,8 @@ def test_the_version(call: Call) -> None:
         ("/opt/venv/bin/kinetoscope", {}, "kinetoscope"),
         ("/opt/venv/bin/kinetoscope", {"UV": "/usr/bin/uv"}, "kinetoscope"),  # uv run, in a project
         ("/cache/uv/archive-v0/x/bin/kinetoscope", {"UV": "/usr/bin/uv"}, "uvx kinetoscope"),
+        ("/home/me/.cache/pipx/abbe520/bin/kinetoscope", {}, "pipx run kinetoscope"),
+        ("/home/me/.local/share/pipx/venvs/kinetoscope/bin/kinetoscope", {}, "kinetoscope"),  # pipx install
         ("/opt/venv/lib/python3.13/site-packages/kinetoscope/__main__.py", {}, "python -m kinetoscope"),
         ("/opt/venv/lib/python3.13/site-packages/pytest/__main__.py", {}, "kinetoscope"),
         ("", {}, "kinetoscope"),
@@ -85,6 +87,34 @@ def test_messages_name_the_command_as_it_was_called(
     html = (tmp_path / "a.report.html").read_text(encoding="utf-8")
     assert f"<code>{name} open a.json</code>" in html
     assert f"<dt>made with</dt><dd>{name} report, version {__version__}</dd>" in html
+
+
+@pytest.mark.parametrize(
+    ("path", "before"),
+    [
+        ("/cache/uv/archive-v0/x/bin/kinetoscope", "uvx --from"),
+        ("/home/me/.cache/pipx/abbe520/bin/kinetoscope", "pipx run --spec"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("https://example.org/book/wheel/k.whl", "https://example.org/book/wheel/k.whl"),
+        ("https://example.org/k.whl?a&b", "'https://example.org/k.whl?a&b'"),
+        ("file:///home/me/k.whl", ""),
+    ],
+)
+def test_messages_name_the_address_of_a_wheel_that_no_index_has(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, path: str, before: str, url: str, shown: str
+) -> None:
+    about = tmp_path / "kinetoscope-1.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Name: kinetoscope\n")
+    (about / "direct_url.json").write_text(json.dumps({"url": url, "archive_info": {}}))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "argv", [path])
+    monkeypatch.setenv("UV", "/usr/bin/uv")
+    assert called() == (f"{before} {shown} kinetoscope" if shown else f"{before.partition(' --')[0]} kinetoscope")
 
 
 def test_help_imports_no_command_and_no_package() -> None:
@@ -127,7 +157,8 @@ def test_options_are_explained(call: Call, command: str, text: str) -> None:
         (["report", "a.json", "--open", "--json"], "--open shows a file; give -o FILE.html"),
         (["report", "a.json", "--open", "-o", "-"], "--open shows a file; give -o FILE.html"),
         (["summary", "--chek"], "the following arguments are required: TRACE"),
-        (["summary", "x", "--chek"], "unrecognized arguments: --chek"),
+        (["summary", "x", "--chek"], "kinetoscope summary: error: unrecognized arguments: --chek\n"),
+        (["report", "x", "--outptu=y", "--x"], "unrecognized arguments: --outptu=y --x; did you mean --output?\n"),
         *(
             (["open", "trace.json", "--timeout", text], f"must be a positive number of seconds, not '{text}'")
             for text in ("0", "-1", "nan", "soon")
