@@ -199,7 +199,7 @@
     frame.setAttribute("sandbox", "allow-scripts allow-popups allow-popups-to-escape-sandbox");
     const save = make("a", { className: "first", href: shownUrl, download: name }, "Save");
     const top = make("div", { className: "top" });
-    top.append(make("span", { className: "name" }, name), make("span", { className: "size" }, `${size(report.size)}, no requests`), save);
+    top.append(make("span", { className: "name" }, name), make("span", { className: "size" }, `one file, ${size(report.size)}`), save);
     if (document.fullscreenEnabled) top.append(button("Full screen", () => frame.requestFullscreen()));
     const isComparison = traces.length === 2 && inFrame.includes(" compared: report</title>");
     if (isComparison) top.append(button("Swap before and after", () => start(traces.reverse())));
