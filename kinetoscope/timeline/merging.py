@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from array import array
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -167,7 +168,7 @@ def _block(lane: PlacedLane, row: int, run: Indices) -> Slice:
     plurals = {_PLURAL.get(kind, "kernels") for kind in times}
     plural = plurals.pop() if len(plurals) == 1 else "activities"
     start, end = starts[run[0]], in_whole_ns(max([starts[index] + durations[index] for index in run]))
-    busy = format_value(sum([durations[index] for index in run]), "us")
+    busy = format_value(math.fsum([durations[index] for index in run]), "us")  # the same in every Python
     filled_us = length_us(union([(ns(starts[index]), ns(starts[index] + durations[index])) for index in run]))
     return Slice(
         f"{len(run):,} {plural}, {busy} together",
