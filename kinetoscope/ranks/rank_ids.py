@@ -11,7 +11,7 @@ import re
 import msgspec
 from msgspec import Raw
 
-from kinetoscope.trace.decoding import KeptEvents
+from kinetoscope.trace.kept_events import KeptEvents
 
 Pid = int | float | str | None
 FLOW_IDS = ("id", "bind_id")

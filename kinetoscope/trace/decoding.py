@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from kinetoscope.trace.json_events import JSON_ERRORS
+from kinetoscope.trace.json_events import JSON_ERRORS, undecoded
 from kinetoscope.trace.json_repair import repaired
 from kinetoscope.trace.kept_events import MAX_LABELS, MAX_RUNS, KeptEvents
 from kinetoscope.trace.kineto_events import (
@@ -74,7 +74,7 @@ def decode_window(text: bytes) -> list[Any]:
     if PARAM_COMMS.encode() not in text:  # its arguments are decoded from its JSON
         with suppress(*JSON_ERRORS):
             return LIST_DECODER.decode(text)
-    return msgspec.json.decode(text, type=list[Raw])
+    return undecoded(text)
 
 
 class EventDecoder:

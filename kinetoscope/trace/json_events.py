@@ -28,10 +28,15 @@ JSON_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """Errors from decoding text that is not JSON; the second also occurs after skipped bytes."""
 
 
+def undecoded(text: bytes) -> list[Any]:
+    """The events of a list, each as its JSON. Raises an error of `JSON_ERRORS` if the text is not a list."""
+    return msgspec.json.decode(text, type=list[Raw])
+
+
 class EventText:
     """The events of a JSON object with `traceEvents`, or of a bare list, and the object's other members."""
 
-    def __init__(self, blocks: Iterator[bytes], where: str, decode: Callable[[bytes], list[Any]]) -> None:
+    def __init__(self, blocks: Iterator[bytes], where: str, decode: Callable[[bytes], list[Any]] = undecoded) -> None:
         """`decode` decodes a list of events; it raises an error of `JSON_ERRORS` if a text is not a list."""
         self.members: dict[str, Raw] = {}
         """The top-level members besides `traceEvents`, complete after `events` has ended."""
