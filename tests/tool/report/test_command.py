@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from kinetoscope.__main__ import main
-from kinetoscope.report.diagnosed import report_data
+from kinetoscope.report.trace_report import report_data
+from tests.tool.events import HOST
 from tests.tool.report.samples import SHAPES, SMALL, SYNC, diagnosed, traced, write
 
 
@@ -118,28 +119,47 @@ def test_json_writes_no_file(tmp_path: Path, capsys: pytest.CaptureFixture[str])
 
 def test_json_of_findings() -> None:
     data = report_data(diagnosed(traced(), SMALL, SYNC, SHAPES))
+    call = {"name": "cudaStreamSynchronize", "kind": "runtime call", "start_us": 40.0, "duration_us": 50.0}
+    copy = {"name": "Memcpy DtoD (Device -> Device)", "kind": "memcpy", "start_us": 80.0, "duration_us": 5.0}
     assert data["findings"] == [
         {
+            "id": "sync:ed183d67",
             "rule": "sync",
             "severity": "high",
             "title": "The CPU waits <50 us>",
-            "evidence_us_per_step": 50.0,
-            "ceiling_us_per_step": 30.0,
             "where": "train.py:3",
+            "ceiling_us_per_step": 30.0,
+            "ceiling_share": 0.3,
+            "is_once": False,
+            "evidence_us_per_step": 50.0,
+            "evidence": [
+                {"metric": "calls that wait", "value": 1.0, "unit": "calls"},
+                {"metric": "longest event", "value": 50.0, "unit": "us"},
+            ],
+            "events": [{**call, "device": None, "stream": None, "thread": f"{HOST}/{HOST}"}],
+            "confidence": "high",
+            "false_positive": "The wait is wanted.",
             "advice": "Wait later.",
             "source": "a list, https://example.org/rules.",
-            "page": "",
+            "page": "your_trace/#rule-sync",
         },
         {
+            "id": "small",
             "rule": "small",
             "severity": "low",
             "title": "One small copy",
-            "evidence_us_per_step": 5.0,
-            "ceiling_us_per_step": 2.0,
             "where": "",
+            "ceiling_us_per_step": 2.0,
+            "ceiling_share": 0.02,
+            "is_once": False,
+            "evidence_us_per_step": 5.0,
+            "evidence": [{"metric": "longest event", "value": 5.0, "unit": "us"}],
+            "events": [{**copy, "device": 0, "stream": 7, "thread": None}],
+            "confidence": "medium",
+            "false_positive": "",
             "advice": "Leave it.",
             "source": "our own",
-            "page": "",
+            "page": "your_trace/#rule-small",
         },
     ]
     assert data["cannot_tell"] == [{"rule": "shapes", "reason": "no shapes", "option": "record_shapes=True"}]
