@@ -119,7 +119,7 @@ def _fetch_pyodide(folder: Path) -> None:
 
 
 def _fetch_msgspec(folder: Path) -> None:
-    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
+    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--retries", "1"]
     wheel = ["--no-deps", "--only-binary", ":all:", *PLATFORM, f"msgspec=={MSGSPEC}"]
     _run([*pip, *wheel], folder, f"pip cannot fetch msgspec {MSGSPEC} for browsers")
 
