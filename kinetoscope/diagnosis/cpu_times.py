@@ -11,7 +11,7 @@ from msgspec import structs
 from kinetoscope.diagnosis.cpu_states import CAUSES, Cause
 from kinetoscope.diagnosis.facts import Facts
 from kinetoscope.diagnosis.sites import is_own_code
-from kinetoscope.trace.events import CpuOp, PythonFunction
+from kinetoscope.trace.events import CpuOp, PythonFunction, in_whole_ns
 from kinetoscope.trace.intervals import Interval, contains, length_us, ns
 from kinetoscope.trace.text import without_address
 
@@ -89,14 +89,15 @@ def own_times(spans: Iterable[E]) -> Iterator[tuple[E, int]]:
     listed: list[E] = []
     own: list[int] = []
     for index, span in enumerate(spans):
+        start_us, duration_ns = span.start_us, ns(span.duration_us)
         stack = stacks[span.thread]
-        while stack and stack[-1][0] <= span.start_us:
+        while stack and stack[-1][0] <= start_us:
             stack.pop()
         if stack:
-            own[stack[-1][1]] -= ns(span.duration_us)
+            own[stack[-1][1]] -= duration_ns
         listed.append(span)
-        own.append(ns(span.duration_us))
-        stack.append((span.end_us, index))
+        own.append(duration_ns)
+        stack.append((in_whole_ns(start_us + span.duration_us), index))
     return zip(listed, own, strict=True)
 
 

@@ -63,7 +63,17 @@ def find_sites(trace: Trace, queries: Sequence[Query]) -> list[Site]:
 
 def find_lines(trace: Trace, queries: Sequence[Query]) -> list[tuple[Any, ...]]:
     """`Site.module` and `Site.line` of each query: one pass over the Python functions."""
+    if not trace.functions:
+        return [("", "")] * len(queries)
     return _innermost(_asked(trace.functions, queries), queries, _line_value, ("", ""))
+
+
+def find_places(trace: Trace, queries: Sequence[Query]) -> list[str]:
+    """`Site.line` of each query, else the innermost annotation: one pass over the annotations instead of all
+    operators."""
+    annotations = [op for op in trace.cpu_ops if op.is_annotation]
+    names = _innermost(_asked(annotations, queries), queries, _annotation_value, ("",))
+    return [line or name for (_, line), (name,) in zip(find_lines(trace, queries), names, strict=True)]
 
 
 def around(activity: GpuActivity) -> Iterator[CpuOp]:
@@ -89,9 +99,10 @@ def is_inside(activity: GpuActivity, *names: str) -> bool:
 def is_own_code(name: str) -> bool:
     """Whether a Python function of this name belongs to neither PyTorch nor Python."""
     match = _LINE.match(name)
-    if match is None or "/torchinductor_" in match["path"]:
+    if match is None:
         return False
-    return not _LIBRARIES.intersection(match["path"].split("/"))
+    parts = match["path"].replace("\\", "/").split("/")  # of a trace from Windows
+    return not _LIBRARIES.intersection(parts) and not any(part.startswith("torchinductor_") for part in parts)
 
 
 def _asked(spans: Sequence[Any], queries: Sequence[Query]) -> Iterator[Any]:
@@ -109,6 +120,10 @@ def _op_value(op: Any, around: tuple[Any, ...]) -> tuple[Any, ...]:
     is_called = outer is not None and outer.name.startswith("aten::")
     name = name if name or is_compiler else op.name.removeprefix(_BACKWARD)
     return op, outer if is_called else op, name, annotation
+
+
+def _annotation_value(op: Any, around: tuple[Any, ...]) -> tuple[Any, ...]:
+    return around if op.name.startswith(_COMPILER) else (op.name,)
 
 
 def _line_value(function: Span, around: tuple[Any, ...]) -> tuple[Any, ...]:

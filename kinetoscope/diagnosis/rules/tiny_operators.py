@@ -20,9 +20,9 @@ from kinetoscope.diagnosis.cpu_times import is_cpu_only
 from kinetoscope.diagnosis.facts import Facts
 from kinetoscope.diagnosis.gaps import LONG_US
 from kinetoscope.diagnosis.missing import no_step_operators
-from kinetoscope.diagnosis.rule import CannotTell, Finding, Rule
+from kinetoscope.diagnosis.rule import CannotTell, Finding, Measured, Rule
 from kinetoscope.diagnosis.sources import OWN, STACKS
-from kinetoscope.trace.events import CpuOp
+from kinetoscope.trace.events import CpuOp, by_start
 from kinetoscope.trace.marks import WHOLE
 
 TINY_US, MIN_CALLS = 30.0, 200
@@ -49,7 +49,8 @@ def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     if evidence_us < MIN_SHARE * facts.mean_step_us:
         return []
     ops = [op for group in groups.values() for op in group]
-    saving_us = round(max(0.0, facts.length_us(ops) + loop_overhead_us(facts, called) - one_of_each_us(ops)), 3)
+    ops_us = facts.length_us(sorted(ops, key=by_start))
+    saving_us = round(max(0.0, ops_us + loop_overhead_us(facts, called) - one_of_each_us(ops)), 3)
     steps = len(facts.steps)
     mean_us = fmean(op.duration_us for op in ops)
     largest = sorted(groups.values(), key=lambda group: -sum(op.duration_us for op in group))[:_NAMED]
@@ -61,7 +62,11 @@ def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     )
     where = busiest_place(facts, ops) or shown_name(largest[0][0])
     advice = "" if facts.has_stacks else f"{STACKS} shows the line that calls them. {RULE.advice}"
-    return [Finding(RULE, title, where, facts.evidence(ops), evidence_us, saving_us, advice)]
+    measured = (
+        Measured("short operators per step", len(ops) / steps, "operators"),
+        Measured("mean duration", mean_us, "us"),
+    )
+    return [Finding(RULE, title, where, facts.evidence(ops), evidence_us, saving_us, advice, measured=measured)]
 
 
 def _repeated(facts: Facts, called: Sequence[CpuOp]) -> dict[str, list[CpuOp]]:
@@ -98,4 +103,6 @@ RULE = Rule(
     "or a mask in place of indexing, .tolist() once in place of .item() for each. Else a larger batch or "
     "torch.compile. The profiler lengthens short operators most, so time the step without it, too.",
     find=find,
+    confidence="medium",
+    mistaken="The profiler lengthens short operators most: without it, they may take a small part of the step.",
 )
