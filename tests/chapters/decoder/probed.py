@@ -33,19 +33,25 @@ def probes() -> dict[str, dict[str, Any]]:
         "steady_1b": steady({"eager": 8_000.0, "graph": 2_000.0, "layers": 1_290.0, "joined": 1_190.0}, 300.0),
         "steady_8b": steady({"graph": 5_500.0, "layers": 4_800.0, "max_autotune": 4_370.0}, 550.0),
         "prefill_lengths": prefill_lengths(),
-        "first_calls": {"call_s": {"whole": [42.0, 3.0, *[0.0013] * 6], "layers": [6.0, 0.02, *[0.0015] * 6]}},
+        "first_calls": first_calls(),
         "lengths": lengths(),
         "batches": batches(),
         "contexts": contexts(),
         "split_keys": split_keys(),
         "cache_kinds": cache_kinds(),
-        "second_request": {n: [1_300.0] * 20 + [us] + [1_300.0] * 19 for n, us in REQUESTS.items()},
+        "second_request": second_request(),
         "one_product": one_product(),
         "quantized_models": quantized_models(),
     }
 
 
-REQUESTS = {"512": 3_000.0, "2048": 9_000.0, "8192": 40_000.0}
+def first_calls(whole: float = 42.0, layers: float = 6.0) -> dict[str, Any]:
+    return {"call_s": {"whole": [whole, 3.0, *[0.0013] * 6], "layers": [layers, 0.02, *[0.0015] * 6]}}
+
+
+def second_request(longest_us: float = 40_000.0) -> dict[str, Any]:
+    longest = {"512": 3_000.0, "2048": 9_000.0, "8192": longest_us}
+    return {tokens: [1_300.0] * 20 + [us] + [1_300.0] * 19 for tokens, us in longest.items()}
 
 
 def generate_times(**changed: float) -> dict[str, Any]:
@@ -119,14 +125,14 @@ def batches(knee: float = 180.0, **stopped: str) -> dict[str, Any]:
     return found | {name.removeprefix("b"): {"stopped": why} for name, why in stopped.items()}
 
 
-def contexts() -> dict[str, Any]:
+def contexts(masked: float = 0.05) -> dict[str, Any]:
     found = {}
     for tokens in (128, 1024, 4096, 16384, 65536):
         read = SMALL.read_bytes(1, tokens)
         us = 1_500.0 + 1e6 * read / READ
         found[str(tokens)] = {
             "sliced_us": around(us),
-            "masked_us": around(us + 0.05 * tokens),
+            "masked_us": around(us + masked * tokens),
             "bytes": read,
             "cache_bytes": tokens * SMALL.cache_bytes,
         }
@@ -148,12 +154,15 @@ def split_keys(masked: str = EFFICIENT, split: int = 32) -> dict[str, Any]:
     return {"points": points}
 
 
-def cache_kinds() -> dict[str, Any]:
+def cache_kinds(**changed: float) -> dict[str, Any]:
     times = {
         "1024": {"cat": 30.0, "static": 90.0, "sliced": 14.0, "paged": 20.0},
         "8192": {"cat": 160.0, "static": 95.0, "sliced": 30.0, "paged": 40.0},
     }
-    return {n: {kind: {"us": around(us), "error": 0.002} for kind, us in each.items()} for n, each in times.items()}
+    return {
+        tokens: {kind: {"us": around(us), "error": 0.002} for kind, us in (each | changed).items()}
+        for tokens, each in times.items()
+    }
 
 
 PRODUCT_US = {
@@ -170,15 +179,15 @@ PRODUCT_US = {
 BYTES = {"bf16": 2.0, "bf16 compiled": 2.0, "int4": 0.53}
 
 
-def one_product(**changed: float) -> dict[str, Any]:
+def one_product(kernels_of_fp8: int = 7, **changed: float) -> dict[str, Any]:
     found = {}
     for k, n in ((4096, 14336), (2048, 5632)):
         scale = k * n / (4096 * 14336)
         ways = {}
         for way, us in PRODUCT_US.items():
-            count = {"fp8": 7, "int8": 3, "int8 compiled": 2}.get(way, 1)
+            count = {"fp8": kernels_of_fp8, "int8": 3, "int8 compiled": 2}.get(way, 1)
             ways[way] = {
-                "us": around(scale * changed.get(way.replace(" ", "_"), us)),
+                "us": around(scale * changed.get(way.replace("max-autotune", "tuned").replace(" ", "_"), us)),
                 "bytes": int(k * n * BYTES.get(way, 1.0)),
                 "error": 0.002,
                 "rounding": 0.1 if way == "int4" else 0.007,
@@ -188,8 +197,8 @@ def one_product(**changed: float) -> dict[str, Any]:
     return found
 
 
-def quantized_models() -> dict[str, Any]:
-    times = {"bf16": 1_300.0, "int8": 2_600.0, "int8 max-autotune": 1_000.0, "int4": 1_100.0, "fp8": 1_900.0}
+def quantized_models(int8: float = 2_600.0, int8_tuned: float = 1_000.0) -> dict[str, Any]:
+    times = {"bf16": 1_300.0, "int8": int8, "int8 max-autotune": int8_tuned, "int4": 1_100.0, "fp8": 1_900.0}
     found = {
         way: {"us": around(us), "bytes": SMALL.read_weights * (2 if way == "bf16" else 1), "error": 0.01}
         for way, us in times.items()

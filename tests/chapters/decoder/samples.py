@@ -109,16 +109,17 @@ def recordings(
     traces: Mapping[str, Launched] | None = None,
     data: Mapping[str, Any] | None = None,
     pairs: Mapping[str, tuple[float, float]] | None = None,
+    reads: Mapping[str, int] | None = None,
 ) -> list[Sample]:
     """One for each experiment; with arguments only those that they change: times of rungs and of pairs, traces of
-    rungs, data of probes."""
+    rungs and calls, copies of calls to the CPU, data of probes."""
     whole = not (iterations or traces or data or pairs)
     rungs = ITERATION_US | dict(iterations or {})
     names = list(rungs) if whole else [*(iterations or {}), *(name for name in traces or {} if name in rungs)]
     calls = READS if whole else {name: READS[name] for name in traces or {} if name in READS}
     return [
         *(rung(name, rungs[name], (traces or {}).get(name)) for name in names),
-        *(call(name, reads, (traces or {}).get(name)) for name, reads in calls.items()),
+        *(call(name, (reads or calls)[name], (traces or {}).get(name)) for name in calls),
         *(each for name, times in (PAIRS_US if whole else pairs or {}).items() for each in pair(name, times)),
         *(sample_of(f"decoder/{name}", 0.0, data=each) for name, each in (probes() if whole else data or {}).items()),
     ]
