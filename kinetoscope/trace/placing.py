@@ -92,7 +92,7 @@ def place_events(
 def time_shown(step: Step) -> tuple[float, float]:
     """Begin and end of the time in which a step is drawn, after its start: its span, and all work that it launched."""
     lists: tuple[Sequence[Span], ...] = (step.ops, step.calls, step.activities)
-    begin = min(step.start_us, *(spans[0].start_us for spans in lists if spans))
+    begin = min([step.start_us, *(spans[0].start_us for spans in lists if spans)])
     end = max(step.end_us, *map(last_end_us, lists))
     return in_whole_ns(begin - step.start_us), in_whole_ns(end - step.start_us)
 
@@ -143,7 +143,7 @@ def _on_thread(
 
 def _starts(spans: Iterable[Span], begin_us: float) -> array[float]:
     """The starts after `begin_us`, rounded as `in_whole_ns` does."""
-    return array("d", [floor((span.start_us - begin_us) * 1000 + 0.5) / 1000 for span in spans])
+    return array("d", (floor((span.start_us - begin_us) * 1000 + 0.5) / 1000 for span in spans))
 
 
 def _op_rows(ops: Sequence[CpuOp], rows: _Rows) -> Iterator[int]:
