@@ -18,7 +18,7 @@ shapes.py          shapes and types of an operator's inputs
 steps.py           finds the steps by the marks of marks.py, and the work outside all steps
 annotations.py     steps from annotations and optimizers, with process_events.py for the events of a process
 step_kinds.py      tells kinds of step apart: prefill and decode, training and validation
-loops.py           finds the iterations of an unmarked loop by launches that repeat
+loops.py           finds the iterations of an unmarked loop by launches that repeat, with multisets.py
 tokens.py          recognizes a step that produces one token
 replays.py         gives the work of CUDA graph replays the operators of their capture
 communication.py   which GPU work communicates, and what it does; identity.py finds it around a launch
