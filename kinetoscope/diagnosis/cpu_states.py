@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, pairwise
@@ -53,6 +53,8 @@ _COLLECTING = re.compile(r"Python GC|<built-in function collect>|gc \(dynamo_tim
 _LOADING = re.compile(r"enumerate\(DataLoader\)#.*")
 _LOADING_FUNCTION = re.compile(r"(.*[/\\])?torch[/\\]utils[/\\]data[/\\]dataloader\.py\(\d+\): __next__")
 _LOADED_BY_WORKERS = re.compile(r"enumerate\(DataLoader\)#_MultiProcessing.*")
+_IDLE: tuple[Cause, ...] = ("data loading", "pageable copy", "synchronization")
+"""Causes in which the CPU may wait; in those before Python that are not here, it works."""
 _SHORT_NS = 1_000_000
 """Between two events of a pause, Python runs; a longer gap may be anything."""
 E = TypeVar("E", bound=Span)
@@ -202,19 +204,8 @@ class CpuStates:
                 found += outermost(span for span in within if span.thread == thread)
         return found
 
-    def partition(self, windows: Sequence[Interval]) -> Mapping[Cause, list[Interval]]:
-        """Divide `windows`, sorted and disjoint, among the causes; keeps the last division."""
-        key = tuple(windows)
-        if key not in self._divided:
-            self._divided.clear()
-            self._divided[key] = self._partition(windows)
-        return self._divided[key]
-
-    @cached_property
-    def _divided(self) -> dict[tuple[Interval, ...], dict[Cause, list[Interval]]]:
-        return {}
-
-    def _partition(self, windows: Sequence[Interval]) -> dict[Cause, list[Interval]]:
+    def partition(self, windows: Sequence[Interval]) -> dict[Cause, list[Interval]]:
+        """Divide `windows`, sorted and disjoint, among the causes."""
         rest = list(windows)
         parts: dict[Cause, list[Interval]] = {}
         for cause in CAUSES:
@@ -229,13 +220,20 @@ class CpuStates:
         return parts
 
     def idle(self, windows: Sequence[Interval]) -> list[Interval]:
-        """Times in which the CPU waits for the GPU or for a loader's workers, or has no recorded event."""
-        parts = self.partition(windows)
-        works: tuple[Cause, ...] = ("garbage collection", "compiling", "memory allocation", "launching")
+        """Times in which the CPU waits for the GPU or for a loader's workers, or has no recorded event.
+
+        As `partition` tells, without its millions of intervals: most times are subtracted from few.
+        """
+        unseen = subtract(windows, self.recorded)
         waits = intersect(windows, union_of([*self.syncs, *named(self.spans["data loading"], _LOADED_BY_WORKERS)]))
-        for cause in works:
-            waits = subtract(waits, parts[cause])
-        return union([*waits, *parts["nothing recorded"]])
+        idle: list[Interval] = []
+        for cause in CAUSES[: CAUSES.index("Python")]:
+            times = self._times[cause]
+            unseen = subtract(unseen, times)
+            if cause in _IDLE:
+                idle += intersect(waits, times)
+            waits = subtract(waits, times)
+        return union([*idle, *waits, *unseen])
 
 
 def _times_of(spans: list[Span]) -> list[Interval]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple, TypeVar
@@ -87,7 +88,7 @@ def own_times(spans: Iterable[E]) -> Iterator[tuple[E, int]]:
     pairs."""
     stacks: dict[str, list[tuple[float, int]]] = defaultdict(list)
     listed: list[E] = []
-    own: list[int] = []
+    own = array("q")
     for index, span in enumerate(spans):
         start_us, duration_ns = span.start_us, ns(span.duration_us)
         stack = stacks[span.thread]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from heapq import nlargest, nsmallest
@@ -16,10 +16,20 @@ from kinetoscope.diagnosis.per_step import window
 from kinetoscope.diagnosis.sites import Site, find_sites
 from kinetoscope.diagnosis.start_up import start_up_calls
 from kinetoscope.diagnosis.step_facts import StepFacts, pid, process_of
-from kinetoscope.trace.events import CpuOp, CudaCall, GpuActivity, PythonFunction, Span, last_end_us, starting_in
+from kinetoscope.trace.events import (
+    CpuOp,
+    CudaCall,
+    GpuActivity,
+    PythonFunction,
+    Span,
+    by_start,
+    last_end_us,
+    starting_in,
+)
 from kinetoscope.trace.intervals import (
     Interval,
     contains,
+    covered_us,
     intersect,
     length_us,
     lengths_in,
@@ -187,6 +197,11 @@ class Facts(StepFacts):
 
     def length_us(self, spans: Iterable[Span]) -> float:
         """The time in steps that at least one of the spans covers, a mean over the steps."""
+        spans = list(spans)
+        if len(self.windows) == 1 and spans:
+            ((start, end),) = self.windows
+            if start <= ns(min(map(by_start, spans))) and ns(last_end_us(spans)) <= end:
+                return round(covered_us(spans) / len(self.steps), 3)
         return round(length_us(intersect(union_of(spans), self.windows)) / len(self.steps), 3)
 
     def in_steps(self, spans: Iterable[S]) -> list[S]:
@@ -205,7 +220,7 @@ class Facts(StepFacts):
         return [op for op in ops if not contains(fetching, ns(op.start_us))] if fetching else ops
 
     @cached_property
-    def cpu_parts(self) -> Mapping[Cause, list[Interval]]:
+    def cpu_parts(self) -> dict[Cause, list[Interval]]:
         """The steps' time by the state of the CPU."""
         return self.cpu.partition(self.windows)
 

@@ -48,6 +48,7 @@ from kinetoscope.trace.steps import find_steps
 
 E = TypeVar("E", bound=AnyEvent)
 CLOCK_NOISE_US = 0.002  # a timestamp is printed in ns but read as a float64, which may move it by 1 ns
+_MAX_DURATIONS = 1 << 16
 _YEAR_2000_NS = 946_684_800_000_000_000
 _DIGITS = re.compile(r"[0-9]{1,9}")
 _YEAR_2050_NS, _YEAR_2100_NS = 2_524_608_000_000_000_000, 4_102_444_800_000_000_000
@@ -138,9 +139,15 @@ class Clock(Struct, frozen=True):
             events.sort(key=lambda event: (event.ts, -event.dur))  # type: ignore[union-attr]
         events.reverse()
         base, per_us = self.base, self.per_us
+        durations: dict[float, float] = {}  # many events share few durations: keep one object of each
         while events:
             event = events.pop()
-            duration = int(event.dur * per_us + 0.5) / 1000 if event.dur > 0 else 0.0  # type: ignore[union-attr]
+            recorded = event.dur  # type: ignore[union-attr]
+            duration = durations.get(recorded)
+            if duration is None:
+                duration = int(recorded * per_us + 0.5) / 1000 if recorded > 0 else 0.0
+                if len(durations) < _MAX_DURATIONS:
+                    durations[recorded] = duration
             yield event, int((event.ts - base) * per_us + 0.5) / 1000, duration
 
 

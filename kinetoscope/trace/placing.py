@@ -143,7 +143,7 @@ def _on_thread(
 
 def _starts(spans: Iterable[Span], begin_us: float) -> array[float]:
     """The starts after `begin_us`, rounded as `in_whole_ns` does."""
-    return array("d", [floor((span.start_us - begin_us) * 1000 + 0.5) / 1000 for span in spans])
+    return array("d", (floor((span.start_us - begin_us) * 1000 + 0.5) / 1000 for span in spans))
 
 
 def _op_rows(ops: Sequence[CpuOp], rows: _Rows) -> Iterator[int]:
