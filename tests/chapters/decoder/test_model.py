@@ -13,6 +13,7 @@ from torch import Tensor
 from snippets.decoder import caches, compiling, faults, loops, model, quantized
 from snippets.decoder.experiments.attending import attention_of, in_pages
 from snippets.decoder.experiments.hub_generate import as_transformers, generate
+from snippets.decoder.experiments.own_kernels import with_fused_mlps
 from snippets.decoder.experiments.token_loops import exact_logits, prompt_of
 
 PROMPT, ANSWER = 12, 6
@@ -83,6 +84,12 @@ def test_generate_and_joined_projections(decoder: model.Decoder, answer: list[in
     for each in (decoder, joined):
         cache = model.static_cache(each, 1, PROMPT + ANSWER)
         assert model.generate(each, ids, cache, ANSWER + 1)[0].tolist() == answer
+
+
+@pytest.mark.filterwarnings("ignore:this call runs as plain PyTorch.*they need an NVIDIA GPU:UserWarning")
+def test_the_fused_mlp_of_the_book_computes_the_same(decoder: model.Decoder, answer: list[int]) -> None:
+    fused = with_fused_mlps(decoder)
+    assert tokens_of(loops.static(fused, prompt_of(decoder, 1, PROMPT), ANSWER), ANSWER + 1) == answer
 
 
 @pytest.mark.slow
