@@ -2,7 +2,7 @@
 # uses the packages of that interpreter instead (a GPU machine with its own torch): checked, nothing installed.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup docs serve chapter test lint format record check lock
+.PHONY: help setup docs serve chapter test lint format record check wheel lock
 
 # Material announces its end of life at every build; what follows it is known (see mkdocs.yml: plain options only).
 export NO_MKDOCS_2_WARNING := 1
@@ -91,6 +91,7 @@ lint: $(READY)  ## style, types, GitHub workflows
 	$(PY) -m ruff format --check .
 	$(PY) -m ruff format --check $(FINDINGS)
 	$(PY) -m mypy
+	$(PY) -m mypy --platform win32 --no-warn-unreachable --cache-dir .mypy_cache/win32 --package kinetoscope
 	$(BIN)zizmor --persona pedantic --offline --quiet .github
 
 format: $(READY)  ## rewrite the sources in the one style
@@ -114,6 +115,10 @@ check: $(READY)  ## what a change must pass: lint, docs, no stale recording, no 
 recordings-check: $(READY)
 	$(PY) -m snippets.lab list --check
 	$(PY) -m snippets.lab claims --check
+
+wheel: $(READY)  ## build the distribution kinetoscope into dist/: wheel and sdist
+	$(need) docs
+	@$(PY) -m snippets.lab wheel dist
 
 lock:  ## resolve the ranges of pyproject.toml anew into the locks (KEEP="torch==X.Y.Z" holds one back)
 	@set -e; python="$(SYSTEM_PYTHON)"; \

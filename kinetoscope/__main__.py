@@ -19,6 +19,8 @@ Reads any trace of the PyTorch profiler, without a GPU and without torch:
   %(prog)s summary trace.json.gz               one table
   %(prog)s open trace.json.gz                  the trace in Perfetto, served from this machine
   %(prog)s decode nvjet_sm90_tst_128x64        the parts of a kernel's name, decoded
+  %(prog)s schema report                       for programs: the keys of report --json
+  %(prog)s skill                               for agents: which command when, and how to read it
 """
 COMMANDS = {
     "report": Command(
@@ -29,6 +31,8 @@ COMMANDS = {
     "doctor": Command("kinetoscope.doctor.command", "why GPU events are missing: checks this machine, or a trace"),
     "open": Command("kinetoscope.viewer", "show a trace in Perfetto; it does not leave this machine"),
     "decode": Command("kinetoscope.trace.kernel_names", "what a kernel's name says, token by token"),
+    "schema": Command("kinetoscope.schema", "the JSON Schema of what a command prints with --json"),
+    "skill": Command("kinetoscope.skill", "how an agent uses these commands: a SKILL.md"),
 }
 
 
@@ -40,6 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         COMMANDS,
         "pip install msgspec",
         lambda error: 2 if isinstance(error, TraceError) else None,
+        file_command="report",
     ).main(argv)
 
 

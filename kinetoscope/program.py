@@ -6,10 +6,14 @@ Each command is a module with `DESCRIPTION`, `add_arguments(parser)` and `comman
 from __future__ import annotations
 
 import argparse
+import difflib
+import os
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
 from typing import NamedTuple
 
 from kinetoscope import __version__
@@ -20,11 +24,14 @@ from kinetoscope.terminal import (
     Parser,
     describe_os_error,
     discard,
+    expand_patterns,
     flush_or_discard,
     print_error,
+    quoted,
     require_outputs,
     split_debug,
 )
+from kinetoscope.trace.progress import quiet
 
 _FORM = argparse.RawDescriptionHelpFormatter
 
@@ -49,11 +56,14 @@ class Program:
     exit_code: Callable[[Exception], int | None]
     """Of an error whose message says it all; None for any other."""
     on_interrupt: str = "stopped"
+    file_command: str = ""
+    """The command that a file without a command probably wants. Such a program has `--quiet`, too."""
 
     def build_parser(self, chosen: str | None) -> Parser:
         """The parser with the arguments of the chosen command; the other commands have only their names and help."""
         parser = Parser(prog=self.name, description=self.description, epilog=DEBUG_HELP, formatter_class=_FORM)
         parser.add_argument("--version", action="version", version=f"kinetoscope {__version__}")
+        self._add_quiet(parser)
         commands = parser.add_subparsers(dest="name", required=True, metavar="COMMAND")
         for name, (path, text) in self.commands.items():
             if name != chosen:
@@ -64,15 +74,38 @@ class Program:
                 name, help=text, description=module.DESCRIPTION, epilog=DEBUG_HELP, formatter_class=_FORM
             )
             module.add_arguments(own)
-            own.set_defaults(command=module.command)
+            self._add_quiet(own)
+            own.set_defaults(command=module.command, parser=own)
+        if chosen is not None and chosen not in self.commands:
+            parser.error(self._no_command(chosen))
         return parser
+
+    def _add_quiet(self, parser: Parser) -> None:
+        if self.file_command:
+            parser.add_argument(
+                "-q",
+                "--quiet",
+                action="store_true",
+                default=argparse.SUPPRESS,
+                help="no progress, no line about a file that was written",
+            )
+
+    def _no_command(self, name: str) -> str:
+        """The error for a name that is no command: the nearest one, or the command for a file."""
+        if self.file_command and (name.endswith((".json", ".json.gz")) or Path(name).is_file()):
+            return f"no command {name!r}; for a file: {self.name} {self.file_command} {quoted(name)}"
+        nearest = difflib.get_close_matches(name, self.commands, 1)
+        return f"no command {name!r}; " + (f"did you mean {nearest[0]}?" if nearest else self._list())
+
+    def _list(self) -> str:
+        return f"the commands are {', '.join(self.commands)}; {self.name} --help explains them"
 
     def main(self, argv: Sequence[str] | None = None) -> int:
         """Run one command; 0: success, 1: failure, 2: usage error, 130: Ctrl-C."""
         arguments, debug = split_debug(sys.argv[1:] if argv is None else argv)
         try:
             require_outputs()
-            return self._run(arguments)
+            return self._run(expand_patterns(arguments) if os.name == "nt" else arguments)
         except BrokenPipeError:
             discard(sys.stdout)
             return 0
@@ -88,9 +121,14 @@ class Program:
     def _run(self, argv: Sequence[str]) -> int:
         """Parse and run one command, and flush its output here, where a closed pipe still raises."""
         try:
+            if not argv:
+                self.build_parser(None).error(f"no command; {self._list()}")
             chosen = next((argument for argument in argv if not argument.startswith("-")), None)
-            arguments = self.build_parser(chosen).parse_args(argv)
-            code: int = arguments.command(arguments)
+            arguments, unknown = self.build_parser(chosen).parse_known_args(argv)
+            if unknown:
+                arguments.parser.error(_unrecognized(unknown, arguments.parser.format_help()))
+            with quiet(getattr(arguments, "quiet", False)):
+                code: int = arguments.command(arguments)
         except SystemExit:  # of argparse, after help or a usage error
             sys.stdout.flush()
             raise
@@ -111,3 +149,9 @@ class Program:
         if code is not None:
             return code, str(error)
         return 1, f"{type(error).__name__}: {error}; run the command again with {DEBUG} to see where"
+
+
+def _unrecognized(arguments: Sequence[str], help_text: str) -> str:
+    """The error for arguments that a command does not have: the option in its help that is nearest to the first."""
+    nearest = difflib.get_close_matches(arguments[0].partition("=")[0], re.findall(r"--[\w-]+", help_text), 1, 0.7)
+    return f"unrecognized arguments: {' '.join(arguments)}" + (f"; did you mean {nearest[0]}?" if nearest else "")

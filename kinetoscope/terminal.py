@@ -9,10 +9,13 @@ import argparse
 import errno
 import io
 import os
+import re
+import shlex
 import sys
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from glob import glob
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, TextIO
 
@@ -48,7 +51,24 @@ def called() -> str:
     path = Path(sys.argv[0])
     if path.parts[-2:] == ("kinetoscope", "__main__.py"):
         return "python -m kinetoscope"
-    return "uvx kinetoscope" if "UV" in os.environ and "archive-v0" in path.parts else "kinetoscope"
+    if "UV" in os.environ and "archive-v0" in path.parts:
+        return f"uvx {_source('--from')}kinetoscope"
+    if "pipx" in path.parts and "venvs" not in path.parts:
+        return f"pipx run {_source('--spec')}kinetoscope"
+    return "kinetoscope"
+
+
+def _source(option: str) -> str:
+    """The option that names the address of the wheel, if the package was installed from one; not a path of a file."""
+    from importlib.metadata import PackageNotFoundError, distribution  # here, since few calls need it
+
+    try:
+        found = re.search(
+            r'"url": ?"(https?://[^"\\\s]+)"', distribution("kinetoscope").read_text("direct_url.json") or ""
+        )
+    except PackageNotFoundError:
+        return ""
+    return f"{option} {quoted(found[1])} " if found else ""
 
 
 class CommandError(Exception):
@@ -88,6 +108,19 @@ def split_debug(arguments: Sequence[str]) -> tuple[list[str], bool]:
     end = arguments.index("--") if "--" in arguments else len(arguments)
     options = [argument for argument in arguments[:end] if argument != DEBUG]
     return [*options, *arguments[end:]], len(options) < end
+
+
+def quoted(argument: str, is_windows: bool = os.name == "nt") -> str:
+    """A file's name as a shell of this system reads it; on Windows a name holds no quote."""
+    if is_windows:
+        return argument if re.fullmatch(r"[\w.:\\/-]+", argument) else f'"{argument}"'
+    return shlex.quote(argument)
+
+
+def expand_patterns(arguments: Sequence[str]) -> list[str]:
+    """The files that `rank*.json.gz` matches, in its place: shells of Windows hand patterns over as they are."""
+    files = {argument: sorted(glob(argument)) for argument in arguments if not argument.startswith("-")}
+    return [file for argument in arguments for file in files.get(argument) or [argument]]
 
 
 def require_outputs() -> None:

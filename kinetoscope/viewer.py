@@ -22,7 +22,7 @@ from pathlib import Path
 from kinetoscope.terminal import CommandError, positive, print_error
 from kinetoscope.trace.events import TraceError
 from kinetoscope.trace.kineto import read_trace
-from kinetoscope.trace.text import printable
+from kinetoscope.trace.progress import notice
 
 PERFETTO = "https://ui.perfetto.dev"
 HOST = "127.0.0.1"
@@ -32,6 +32,7 @@ DESCRIPTION = """\
 Serve one trace to Perfetto, which reads it in this machine's browser, then stop. Nothing is uploaded.
 
   %(prog)s trace.json.gz
+  %(prog)s trace.json.gz --no-browser    print the address, for a browser on another machine
 """
 
 
@@ -57,6 +58,8 @@ def command(arguments: argparse.Namespace) -> int:
 
 class TraceServer(ThreadingHTTPServer):
     """Serves one file. Threaded, because a browser may open connections early and send nothing."""
+
+    allow_reuse_address = os.name != "nt"  # on Windows, two programs would share the port
 
     def __init__(self, trace: Path, port: int) -> None:
         super().__init__((HOST, port), _Handler)
@@ -134,8 +137,7 @@ def open_in_perfetto(
 def _wait(server: TraceServer, browser: Callable[[str], bool] | None, timeout_s: float) -> None:
     authority = f"{HOST}:{server.server_port}"
     address = f"{PERFETTO}/#!/?url=http://{authority}{server.path}"
-    name = printable(str(server.trace))
-    print(f"{name}: waiting at most {timeout_s:g} s for Perfetto to fetch it. It stays on this machine.")
+    notice(f"{server.trace}: waiting at most {timeout_s:g} s for Perfetto to fetch it. It stays on this machine.")
     print(address, flush=True)
     if browser is None or not browser(address):
         print(
@@ -145,4 +147,4 @@ def _wait(server: TraceServer, browser: Callable[[str], bool] | None, timeout_s:
         )
     if not server.fetched.wait(min(timeout_s, threading.TIMEOUT_MAX)):
         raise CommandError(f"no fetch within {timeout_s:g} s; run the command again and open its address")
-    print("fetched")
+    notice("fetched")

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import asdict
 from statistics import fmean
-from typing import Any
 
 from kinetoscope.compare.compare import TOTALS, Comparison, Difference, compare, wall_causes
 from kinetoscope.compare.damaged import damage_of
@@ -189,41 +187,6 @@ def comparison_notes(result: Comparison) -> list[str]:
     if result.unit == "step":
         notes.append(DEPENDENT)
     return notes
-
-
-def comparison_data(result: Comparison) -> dict[str, Any]:
-    """The comparison as JSON data."""
-    return {
-        "gpus": list(result.devices),
-        "samples": {"unit": result.unit, "before": result.samples[0], "after": result.samples[1]},
-        "steps_from": list(result.steps_from),
-        "do_steps_compare": result.do_steps_compare,
-        "gpu_busy": shift_data(result.busy),
-        "totals_us_per_step": {name: list(pair) for name, pair in result.totals.items()},
-        "causes_us_per_step": dict(result.causes),
-        "differences": [_difference_data(each) for each in result.differences],
-        "damage": list(result.damage),
-        "notes": comparison_notes(result),
-        "method": METHOD,
-    }
-
-
-def _difference_data(each: Difference) -> dict[str, Any]:
-    data = asdict(each) | {"name": each.name, "change": each.kind, "change_us": each.change_us}
-    del data["kind"]
-    return data | {"shift": shift_data(each.shift)}
-
-
-def shift_data(changed: Shift | None) -> dict[str, float | None] | None:
-    """A change and its noise as JSON data; None if unknown."""
-    if changed is None:
-        return None
-    noise = changed.noise_percent
-    return {
-        "percent": round(changed.percent, 3),
-        "noise_percent": None if noise is None else round(noise, 3),
-        "p": round(changed.p, 6),
-    }
 
 
 def _us(us: float, sign: str = "") -> str:

@@ -1,9 +1,8 @@
-"""A comparison of traces without GPU work as text, as JSON and as sections of a report."""
+"""A comparison of traces without GPU work as text and as sections of a report."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from kinetoscope.compare.comparison import (
     DEPENDENT,
@@ -11,7 +10,6 @@ from kinetoscope.compare.comparison import (
     METHOD,
     SHOWN,
     percent_texts,
-    shift_data,
 )
 from kinetoscope.compare.cpu import CpuComparison, OperatorDifference
 from kinetoscope.html import Cell, Html, Part, code, details, note, table
@@ -50,37 +48,6 @@ def cpu_notes(result: CpuComparison) -> list[str]:
     if result.unit == "step":
         notes.append(DEPENDENT)
     return notes
-
-
-def cpu_data(result: CpuComparison) -> dict[str, Any]:
-    """The comparison as JSON data, with the keys of a comparison of GPU work; `step` takes the place of `gpu_busy`."""
-    step, *states = result.totals.items()
-    return {
-        "gpus": [],
-        "samples": {"unit": result.unit, "before": result.samples[0], "after": result.samples[1]},
-        "steps_from": list(result.steps_from),
-        "do_steps_compare": result.do_steps_compare,
-        "gpu_busy": None,
-        "step": shift_data(result.step),
-        "totals_us_per_step": {name: list(pair) for name, pair in (step, *states)},
-        "causes_us_per_step": {name: round(after - before, 3) for name, (before, after) in states},
-        "differences": [_difference_data(each) for each in result.differences],
-        "damage": list(result.damage),
-        "notes": cpu_notes(result),
-        "method": METHOD,
-    }
-
-
-def _difference_data(each: OperatorDifference) -> dict[str, Any]:
-    return {
-        "name": each.name,
-        "change": each.kind,
-        "calls": [round(calls, 3) for calls in each.calls],
-        "before_us": each.before_us,
-        "after_us": each.after_us,
-        "change_us": each.change_us,
-        "shift": shift_data(each.shift),
-    }
 
 
 def cpu_lines(result: CpuComparison) -> Iterator[str]:

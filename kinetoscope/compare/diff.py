@@ -7,26 +7,34 @@ import argparse
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from kinetoscope.compare.compare import Comparison, compare
 from kinetoscope.compare.comparison import (
     METHOD,
     change_text,
-    comparison_data,
     comparison_notes,
     percent_texts,
 )
 from kinetoscope.compare.cpu import CpuComparison, are_cpu, compare_cpu
-from kinetoscope.compare.cpu_parts import cpu_data, cpu_lines
+from kinetoscope.compare.cpu_parts import cpu_lines
 from kinetoscope.compare.damaged import NOT_JUDGED, are_whole
+from kinetoscope.compare.document import (
+    Files,
+    GateRow,
+    RegressionRow,
+    comparison_document,
+    cpu_document,
+    named,
+)
 from kinetoscope.compare.noise import ALPHA, Shift
 from kinetoscope.diagnosis.amounts import count_text
+from kinetoscope.exit_codes import DAMAGED, NO, OK
 from kinetoscope.ranks.digest_files import is_digest
 from kinetoscope.terminal import positive
+from kinetoscope.trace.documents import add_top, document_text
 from kinetoscope.trace.events import Trace, TraceError
 from kinetoscope.trace.kineto import no_collection, read_trace
-from kinetoscope.trace.text import json_text, printable, shortened, wrapped
+from kinetoscope.trace.text import printable, shortened, wrapped
 
 DESCRIPTION = """\
 Compare two traces, or several runs before and after a change, kernel by kernel. With --gate, exit with 1 if a step's
@@ -45,8 +53,6 @@ MIN_SHARE = 0.05
 """Kernels with a smaller share of the GPU busy time are listed and not judged."""
 SHOWN = 20
 COLUMNS = 100
-DAMAGED = 3
-"""The exit code of a gate on damaged files."""
 _NAME_COLUMNS = 48
 
 
@@ -59,26 +65,33 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--gate", type=positive("percent"), metavar="PERCENT", help="exit with 1 if slower by this or more"
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
+    add_top(parser, "all")
 
 
 def command(arguments: argparse.Namespace) -> int:
     """Print the differences; 1 on a regression, 3 if a gate cannot judge damaged files."""
     before, after = _sides(arguments)
+    files = named([path.name for path in before], [path.name for path in after])
     with no_collection():
         sides = [_read(path) for path in before], [_read(path) for path in after]
         if are_cpu(*sides):
-            return _diff_cpu(compare_cpu(*sides), are_whole(*sides), arguments)
+            return _diff_cpu(compare_cpu(*sides), files, are_whole(*sides), arguments)
         result = compare(*sides)
     gate = None if arguments.gate is None else judge(result, arguments.gate, is_whole=are_whole(*sides))
-    print(_json(comparison_data(result), gate) if arguments.json else "\n".join(_lines(result, gate)))
-    return 0 if gate is None else gate.exit_code
+    if arguments.json:
+        print(document_text(comparison_document(result, files, gate_row(gate)), arguments.top))
+    else:
+        print("\n".join(_lines(result, gate)))
+    return OK if gate is None else gate.exit_code
 
 
-def _diff_cpu(result: CpuComparison, is_whole: bool, arguments: argparse.Namespace) -> int:
+def _diff_cpu(result: CpuComparison, files: Files, is_whole: bool, arguments: argparse.Namespace) -> int:
     gate = None if arguments.gate is None else judge_step(result, arguments.gate, is_whole=is_whole)
-    judgment = () if gate is None else _judgment(result.step, gate)
-    print(_json(cpu_data(result), gate) if arguments.json else "\n".join([*cpu_lines(result), *judgment]))
-    return 0 if gate is None else gate.exit_code
+    if arguments.json:
+        print(document_text(cpu_document(result, files, gate_row(gate)), arguments.top))
+    else:
+        print("\n".join([*cpu_lines(result), *(() if gate is None else _judgment(result.step, gate))]))
+    return OK if gate is None else gate.exit_code
 
 
 def _sides(arguments: argparse.Namespace) -> tuple[list[Path], list[Path]]:
@@ -118,7 +131,7 @@ class Gate:
     @property
     def exit_code(self) -> int:
         """Of the command."""
-        return DAMAGED if not self.is_whole else int(bool(self.regressions))
+        return DAMAGED if not self.is_whole else NO if self.regressions else OK
 
 
 def judge(result: Comparison, percent: float, *, is_whole: bool = True) -> Gate:
@@ -161,19 +174,14 @@ def _is_slower(changed: Shift, alpha: float, percent: float) -> bool:
     return changed.p < alpha and changed.percent + changed.error_percent >= percent
 
 
-def _json(data: dict[str, Any], gate: Gate | None) -> str:
-    """In ASCII: a name cannot contain terminal control sequences."""
-    if gate is not None:
-        data["gate"] = {
-            "percent": gate.percent,
-            "judged": gate.judged,
-            "is_whole": gate.is_whole,
-            "regressions": [
-                {"name": each.name, "percent": round(each.shift.percent, 3), "p": round(each.shift.p, 6)}
-                for each in gate.regressions
-            ],
-        }
-    return json_text(data)
+def gate_row(gate: Gate | None) -> GateRow | None:
+    """The judgment as a row of the JSON document."""
+    if gate is None:
+        return None
+    slower = (
+        RegressionRow(each.name, round(each.shift.percent, 3), round(each.shift.p, 6)) for each in gate.regressions
+    )
+    return GateRow(gate.percent, gate.judged, gate.is_whole, tuple(slower))
 
 
 def _lines(result: Comparison, gate: Gate | None) -> Iterator[str]:

@@ -46,12 +46,12 @@ _ALLOCATION = re.compile(
 _QUERY = re.compile(r"(cuda|hip|cu)(Event|Stream)Query(_\w+)?")
 _COMPILING_OP = re.compile(r".* \(dynamo_timed\)|entire_frame_compile|compile_fx|dynamo")
 _COMPILING_FUNCTION = re.compile(
-    r"(.*/)?torch/_dynamo/convert_frame\.py\(\d+\): (_compile|compile_inner)"
-    r"|(.*/)?triton/compiler/compiler\.py\(\d+\): compile"
+    r"(.*[/\\])?torch[/\\]_dynamo[/\\]convert_frame\.py\(\d+\): (_compile|compile_inner)"
+    r"|(.*[/\\])?triton[/\\]compiler[/\\]compiler\.py\(\d+\): compile"
 )
 _COLLECTING = re.compile(r"Python GC|<built-in function collect>|gc \(dynamo_timed\)")
 _LOADING = re.compile(r"enumerate\(DataLoader\)#.*")
-_LOADING_FUNCTION = re.compile(r"(.*/)?torch/utils/data/dataloader\.py\(\d+\): __next__")
+_LOADING_FUNCTION = re.compile(r"(.*[/\\])?torch[/\\]utils[/\\]data[/\\]dataloader\.py\(\d+\): __next__")
 _LOADED_BY_WORKERS = re.compile(r"enumerate\(DataLoader\)#_MultiProcessing.*")
 _SHORT_NS = 1_000_000
 """Between two events of a pause, Python runs; a longer gap may be anything."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from kinetoscope.trace.events import Span
 
@@ -14,6 +14,14 @@ if TYPE_CHECKING:
 Severity = Literal["high", "medium", "low"]
 HIGH, MEDIUM = 0.20, 0.05
 """Shares of the step's time from which the saving of a finding makes it high or medium."""
+SEVERITIES: tuple[Severity, ...] = ("low", "medium", "high")
+Confidence = Literal["high", "medium", "low"]
+CONFIDENCE: dict[Confidence, str] = {
+    "high": "events of the trace are the fault: a call that waits, a copy, a gap with its cause",
+    "medium": "names, shapes or the order of events tell the fault",
+    "low": "a model tells it: a datasheet's rate, a mean of other steps, the absence of events",
+}
+"""Confidence of a rule -> how its findings are known. It is about the fault: a ceiling is a bound in any case."""
 
 
 @dataclass(frozen=True)
@@ -37,10 +45,23 @@ class Rule:
     """What a trace must have: functions of missing.py."""
     is_once: bool = False
     """Whether it costs its time once: mending it does not shorten the steps that follow."""
+    confidence: Confidence = "medium"
+    """How a finding is known: see `CONFIDENCE`."""
+    mistaken: str = ""
+    """When a finding is no fault, in a sentence."""
 
     def check(self, facts: Facts) -> Sequence[Finding] | CannotTell:
         """The findings, none without the fault; or why the trace cannot tell."""
         return next(filter(None, (need(self, facts) for need in self.needs)), None) or self.find(facts)
+
+
+class Measured(NamedTuple):
+    """A value that a rule measured: `("calls that wait per step", 3.0, "calls")`."""
+
+    metric: str
+    value: float
+    unit: str
+    """`us`, `bytes`, `%`, or what is counted, in the plural."""
 
 
 @dataclass(frozen=True)
@@ -60,11 +81,18 @@ class Finding:
     """The most that a step can get shorter by mending it, never a promise: the `ceiling` in reports and JSON."""
     advice: str = ""
     """The fix in this case; the rule's own advice if empty."""
+    measured: tuple[Measured, ...] = ()
+    """The values in the title, for programs."""
 
     def severity(self, step_us: float) -> Severity:
         """The severity by the share of a step that the finding may save."""
-        share = self.saving_us_per_step / step_us if step_us else 0.0
-        return "high" if share >= HIGH else "medium" if share >= MEDIUM else "low"
+        return severity_of(self.saving_us_per_step, step_us)
+
+
+def severity_of(saving_us: float, step_us: float) -> Severity:
+    """The severity of a saving by its share of a step."""
+    share = saving_us / step_us if step_us else 0.0
+    return "high" if share >= HIGH else "medium" if share >= MEDIUM else "low"
 
 
 @dataclass(frozen=True)

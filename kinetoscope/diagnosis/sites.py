@@ -89,9 +89,10 @@ def is_inside(activity: GpuActivity, *names: str) -> bool:
 def is_own_code(name: str) -> bool:
     """Whether a Python function of this name belongs to neither PyTorch nor Python."""
     match = _LINE.match(name)
-    if match is None or "/torchinductor_" in match["path"]:
+    if match is None:
         return False
-    return not _LIBRARIES.intersection(match["path"].split("/"))
+    parts = match["path"].replace("\\", "/").split("/")  # of a trace from Windows
+    return not _LIBRARIES.intersection(parts) and not any(part.startswith("torchinductor_") for part in parts)
 
 
 def _asked(spans: Sequence[Any], queries: Sequence[Query]) -> Iterator[Any]:

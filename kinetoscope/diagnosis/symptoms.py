@@ -107,6 +107,7 @@ FULL = Branch(
                 "unfused-attention",
                 "unfused-elementwise",
             ),
+            also="training_step_faults/#attention-written-out",
         ),
         Symptom(
             "below-both-ceilings",
@@ -145,8 +146,9 @@ UNEVEN = Branch(
             "Memory grows, or runs out",
             "`cudaMalloc` and `cudaFree` inside a step, or a peak that grows with the square of the sequence.",
             "Store less: attention in one kernel, checkpointing. Keep shapes steady. Don't call `empty_cache`.",
-            "training_step_faults/#allocator-in-the-step",
+            "training_memory_peak/#peak-by-phase",
             ("allocator-in-step",),
+            also="training_step_faults/#allocator-in-the-step",
         ),
     ),
 )

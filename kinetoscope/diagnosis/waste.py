@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import groupby, pairwise
 
 from kinetoscope.diagnosis.facts import MAX_EVIDENCE, MIN_SHARE, Facts
-from kinetoscope.diagnosis.rule import Finding, Rule
+from kinetoscope.diagnosis.rule import Finding, Measured, Rule
 from kinetoscope.trace.events import GpuActivity, Step
 from kinetoscope.trace.queries import busy_us
 
@@ -60,6 +60,10 @@ def findings(rule: Rule, facts: Facts, look: Look, describe: Describe) -> list[F
             _evidence(shown),
             evidence_us,
             saving_us,
+            measured=(
+                Measured("places in the step shown", len(shown), "places"),
+                Measured("GPU activities in the step shown", _count(shown), "activities"),
+            ),
         )
     ]
 
@@ -90,6 +94,10 @@ def launched(run: Sequence[GpuActivity]) -> Launched:
 def runs(stream: Sequence[GpuActivity], belongs: Callable[[GpuActivity], bool]) -> list[list[GpuActivity]]:
     """Successive activities of a stream for which `belongs` is true; any other activity separates two runs."""
     return [list(group) for inside, group in groupby(stream, belongs) if inside]
+
+
+def _count(waste: Iterable[Waste]) -> int:
+    return len({id(activity) for found in waste for activity in found.activities})
 
 
 def _duration(activity: GpuActivity) -> float:

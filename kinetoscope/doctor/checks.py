@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
-import msgspec
 from msgspec import Struct
 
-from kinetoscope.trace.text import json_text, wrapped
+from kinetoscope.trace.documents import SCHEMA_VERSION, Cut
+from kinetoscope.trace.text import wrapped
 
 Status = Literal["ok", "warning", "failed"]
 MISSING_EVENTS = ("pytorch#192021", "pytorch#124547", "kineto#996", "kineto#859", "kineto#762")
@@ -21,7 +21,9 @@ class Check(Struct, frozen=True):
     """The result of one check. `failed`: no useful recording or reading is possible until it is fixed."""
 
     name: str
+    """What is checked: `file`, `steps`, `driver`."""
     status: Status
+    """`failed`: no useful recording or reading is possible until it is fixed."""
     seen: str
     """The result with its values."""
     cure: str = ""
@@ -35,9 +37,23 @@ def is_ok(checks: Sequence[Check]) -> bool:
     return all(check.status != "failed" for check in checks)
 
 
-def checks_json(checks: Sequence[Check], **more: object) -> str:
-    """The checks as JSON in ASCII, under `checks`; `ok` is whether none failed."""
-    return json_text({**more, "ok": is_ok(checks), "checks": msgspec.to_builtins(list(checks))})
+class DoctorDocument(Struct, frozen=True, kw_only=True, tag_field="kind", tag="doctor"):
+    """The JSON of `doctor`."""
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    """Raised when a key is renamed, removed or changes its meaning; keys that are added leave it."""
+    subject: Literal["machine", "trace"]
+    """What was checked."""
+    file: str
+    """Name of the trace's file, without its folder; empty for a machine."""
+    verdict: str
+    """Whether it can be relied on, in a sentence."""
+    ok: bool
+    """Whether no check failed; warnings do not count."""
+    checks: tuple[Check, ...]
+    """In the order in which they were made; a check that does not apply is left out."""
+    truncated: tuple[Cut, ...] = ()
+    """Always empty: no check is left out."""
 
 
 def checks_text(checks: Sequence[Check], verdict: str) -> str:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
-from kinetoscope.doctor.checks import Check, checks_json, checks_text, is_ok
+from kinetoscope.doctor.checks import Check, DoctorDocument, checks_text, is_ok
 from kinetoscope.doctor.machine_checks import check_machine, machine_verdict
 from kinetoscope.doctor.machine_facts import MachineFacts, probe_machine
 from kinetoscope.doctor.trace_checks import check_trace, trace_verdict
+from kinetoscope.exit_codes import NO, OK
+from kinetoscope.trace.documents import document_text
 from kinetoscope.trace.kineto import read_trace
 
 DESCRIPTION = """\
@@ -31,17 +34,23 @@ def command(arguments: argparse.Namespace) -> int:
     """Check this machine, or a trace."""
     if arguments.trace is None:
         return print_machine(probe_machine(), arguments.json)
-    trace = read_trace(arguments.trace)
-    checks = check_trace(trace)
-    return _print(checks, trace_verdict(checks), arguments.json, str(arguments.trace))
+    checks = check_trace(read_trace(arguments.trace))
+    return _print(doctor_document(checks, trace_verdict(checks), arguments.trace.name), arguments.json)
 
 
 def print_machine(facts: MachineFacts, as_json: bool = False) -> int:
     """Print the checks of a machine; return 0 if it can record, else 1."""
     checks = check_machine(facts)
-    return _print(checks, machine_verdict(checks, facts), as_json, "this machine")
+    return _print(doctor_document(checks, machine_verdict(checks, facts)), as_json)
 
 
-def _print(checks: list[Check], verdict: str, as_json: bool, subject: str) -> int:
-    print(checks_json(checks, subject=subject, verdict=verdict) if as_json else checks_text(checks, verdict))
-    return 0 if is_ok(checks) else 1
+def doctor_document(checks: Sequence[Check], verdict: str, file: str = "") -> DoctorDocument:
+    """The document of checks of a trace's file with this name, or of a machine."""
+    return DoctorDocument(
+        subject="trace" if file else "machine", file=file, verdict=verdict, ok=is_ok(checks), checks=tuple(checks)
+    )
+
+
+def _print(document: DoctorDocument, as_json: bool) -> int:
+    print(document_text(document) if as_json else checks_text(document.checks, document.verdict))
+    return OK if document.ok else NO

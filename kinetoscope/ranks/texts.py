@@ -1,16 +1,12 @@
-"""A comparison of ranks in sentences, and as JSON data."""
+"""A comparison of ranks in sentences."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from statistics import median
-from typing import Any
-
-from msgspec import to_builtins
 
 from kinetoscope.ranks.late import Straggler, us_text
-from kinetoscope.ranks.ranks import METHOD, RanksReport, RankTimes, launch_bound
+from kinetoscope.ranks.ranks import RanksReport, launch_bound
 
 MIN_EXPOSED = 0.05
 """Communication or waiting with nothing beside it is worth a headline from this share of a step on."""
@@ -144,81 +140,3 @@ def straggler_text(late: Straggler) -> str:
         f"{late.share:.0%} of the waiting is at collectives at which rank {late.rank} arrives last. Only waiting with "
         f"nothing beside it costs time: {us_text(late.saving_us)} per step. Compared with the others, {late.why}."
     )
-
-
-def ranks_data(report: RanksReport) -> dict[str, Any]:
-    """The comparison of ranks as JSON data."""
-    late = report.straggler
-    shown = report.shown
-    return {
-        "headline": ranks_headline(report),
-        "ranks": [{field: getattr(rank, field) for field in RankTimes.__dataclass_fields__} for rank in report.ranks],
-        "parts": [to_builtins(part) for part in report.parts],
-        "collectives_compared": report.compared,
-        "sends_compared": report.compared_pairs,
-        "straggler": None if late is None else _straggler_data(late),
-        "stragglers": [_straggler_data(each) for each in report.stragglers],
-        "groups": _groups_data(report),
-        "exposed_transfer_us_per_step": round(exposed_transfer_us(report), 3),
-        "launch_bound_rank": None if (bound := launch_bound(report.parts)) is None else bound.rank,
-        "pipeline": None if report.pipeline is None else _pipeline_data(report),
-        "costliest_collective": None if shown is None else asdict(shown.costliest),
-        "longest_collective": None if shown is None else asdict(shown.longest),
-        "clocks": asdict(report.clocks),
-        "notes": list(report.notes),
-        "method": METHOD,
-    }
-
-
-def _straggler_data(late: Straggler) -> dict[str, Any]:
-    return {
-        "rank": late.rank,
-        "also_late": list(late.also_late),
-        "among": list(late.among),
-        "share": round(late.share, 4),
-        "wait_us_per_step": late.saving_us,
-        "waited_us_per_step": late.waited_us,
-        "step_us": late.step_us,
-        "is_shared_out": late.is_shared_out,
-        "own_work_excess_us": late.excess_us,
-        "stalled_excess_us": late.stalled_us,
-        "operations": [asdict(row) for row in late.operations],
-        "why": late.why,
-    }
-
-
-def _groups_data(report: RanksReport) -> list[dict[str, Any]]:
-    """Each set of ranks that wait for each other, and each group in it, with who waits for whom."""
-    data = []
-    for component in report.components:
-        late = next((each for each in report.stragglers if each.among == component), None)
-        data.append(
-            {
-                "ranks": list(component),
-                "straggler_rank": None if late is None else late.rank,
-                "wait_us_per_step": None if late is None else late.saving_us,
-                "waiting": [asdict(row) for row in report.waiting if row.rank in component],
-            }
-        )
-    return data
-
-
-def _pipeline_data(report: RanksReport) -> dict[str, Any]:
-    found = report.pipeline
-    assert found is not None
-    return {
-        "stages": [
-            {
-                "rank": stage.rank,
-                "own_us": stage.own_us,
-                "transfer_us": stage.transfer_us,
-                "waits_us": {str(other): us for other, us in stage.waits_us.items()},
-                "idle_us": stage.idle_us,
-                "bubble_us": stage.bubble_us,
-                "step_us": stage.step_us,
-            }
-            for stage in found.stages
-        ],
-        "bubble_share": found.bubble_share,
-        "slowest": found.slowest,
-    }

@@ -4,26 +4,40 @@ from __future__ import annotations
 
 import argparse
 import sys
+import webbrowser
 from collections.abc import Sequence
 from pathlib import Path
 
-from kinetoscope.files import require_plain, write_output
-from kinetoscope.report.diagnosed import DiagnosedTrace, read_diagnosed, report_data
+from kinetoscope.exit_codes import OK
+from kinetoscope.files import write_output
+from kinetoscope.report.diagnosed import DiagnosedTrace, read_diagnosed
 from kinetoscope.report.document import report_html, several_html
+from kinetoscope.report.fail_on import exit_code
 from kinetoscope.report.headline import headline
+from kinetoscope.report.output import output_path
 from kinetoscope.report.several import MultiReport, is_several, reduce_to_digest, report_several
+from kinetoscope.report.site import VARIABLE, default_site, site_address
+from kinetoscope.report.trace_report import trace_report
+from kinetoscope.trace.documents import add_top, document_text
 from kinetoscope.trace.events import TraceError
 from kinetoscope.trace.kineto import no_collection
-from kinetoscope.trace.progress import Progress
-from kinetoscope.trace.text import json_text, printable
+from kinetoscope.trace.progress import Progress, notice
+from kinetoscope.trace.text import printable
 
 DESCRIPTION = """\
 Write a report of a PyTorch trace: a diagnosis with its evidence, who waits for whom, the median step as a timeline,
 kernels, operators and, where recorded, source lines, memory and collectives. One HTML file that makes no request.
 
   %(prog)s trace.json.gz
+  %(prog)s trace.json.gz --open
   %(prog)s trace.json.gz -o slow.html
   %(prog)s trace.json.gz --json
+  %(prog)s trace.json.gz --json --top all
+  %(prog)s trace.json.gz --fail-on high
+
+JSON is brief, unless --top says how many rows a list has. With --fail-on, exit with 1 if a finding has this severity or
+a higher one: high may save a fifth of a step, medium a twentieth. Findings that cost their time once, such as a cold
+first step, do not count.
 
 Of several traces: the ranks of one job side by side, with who is late and what it costs, if all ranks are known and
 different, and their world sizes equal and not 1; otherwise two traces compared. A digest holds what that needs of a
@@ -42,9 +56,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "traces", type=Path, nargs="+", metavar="TRACE", help="a .json or .json.gz of the PyTorch profiler, or a digest"
     )
     parser.add_argument(
-        "-o", "--output", metavar="FILE.html", help="where to write; - prints it (default: TRACE's name.report.html)"
+        "-o",
+        "--output",
+        metavar="FILE.html",
+        help="where to write; - prints it (default: NAME.report.html next to the trace)",
     )
+    parser.add_argument("--open", action="store_true", help="show the report in the browser")
     parser.add_argument("--json", action="store_true", help="print JSON; writes a file only with -o")
+    add_top(parser, "brief")
+    parser.add_argument(
+        "--fail-on",
+        choices=("high", "medium", "low"),
+        metavar="SEVERITY",
+        help="exit with 1 if a finding is high, medium or low, or above; with 3 if the file is damaged",
+    )
+    parser.add_argument(
+        "--site",
+        type=site_address,
+        default=default_site(),
+        metavar="URL",
+        help=f"address of the book, to whose pages findings lead (default: {VARIABLE}, else the package's, if any)",
+    )
     parser.add_argument("--digest-only", action="store_true", help="write only a digest, to -o FILE")
     parser.add_argument(
         "--capture",
@@ -69,22 +101,28 @@ def command(arguments: argparse.Namespace) -> int:
     if arguments.json and output == "-":
         raise TraceError("--json and -o - both print; give -o a file")
     path = None if output == "-" or (arguments.json and output is None) else output_path(traces[0], output)
+    if arguments.open and path is None:
+        raise TraceError("--open shows a file; give -o FILE.html")
     with Progress(traces[0].name) as progress, no_collection():
         report = (
-            report_several(traces)
+            report_several(traces, arguments.site)
             if is_several(traces)
-            else read_diagnosed(traces[0], capture=arguments.capture, progress=progress)
+            else read_diagnosed(traces[0], capture=arguments.capture, progress=progress, book=arguments.site)
         )
+        code = OK if arguments.fail_on is None else exit_code(report, arguments.fail_on)
         html = "" if path is None and output != "-" else _html(report, progress)
     if arguments.json:
-        print(json_text(report.data if isinstance(report, MultiReport) else report_data(report)))
+        document = report.document if isinstance(report, MultiReport) else trace_report(report)
+        print(document_text(document, arguments.top))
     if output == "-":
         _print(html)
     if path is not None:
         write_output(path, html.encode("utf-8"), is_named=output is not None)
         if not arguments.json:
-            print(report_line(report, path))
-    return 0
+            notice(report_line(report, path))
+    if arguments.open and path is not None:
+        _open(path)
+    return code
 
 
 def _html(report: MultiReport | DiagnosedTrace, progress: Progress) -> str:
@@ -95,28 +133,8 @@ def _write_digest(traces: Sequence[Path], output: str | None, rank: int | None) 
     if output is None or output == "-":
         raise TraceError("--digest-only needs -o FILE")
     ranks = reduce_to_digest(traces, Path(output), rank).ranks
-    print(printable(f"digest of {len(ranks)} rank{'' if len(ranks) == 1 else 's'}: {output}"))
+    notice(f"digest of {len(ranks)} rank{'' if len(ranks) == 1 else 's'}: {output}")
     return 0
-
-
-def output_path(trace: Path, output: str | None) -> Path:
-    """The file for the report: `output`, or `NAME.report.html` next to `NAME.json.gz`.
-
-    Raises `TraceError` if it would replace the trace or another trace, or if the trace is a folder; `CommandError` if
-    what lies next to the trace is no plain file.
-    """
-    if trace.is_dir():
-        raise TraceError(f"{trace}: is a folder; give a trace in it, a .json or .json.gz")
-    name = trace.name.removesuffix(".gz").removesuffix(".json")
-    path = trace.with_name(f"{name}.report.html") if output is None else Path(output)
-    is_same = path.exists() and trace.exists() and path.samefile(trace)
-    if is_same or path.suffix.lower() in (".json", ".gz"):
-        raise TraceError(f"{path}: a report would replace a trace; give -o a name that ends in .html")
-    if path.is_dir():
-        raise TraceError(f"{path}: is a folder; give -o a file in it, such as {path / 'report.html'}")
-    if output is None:
-        require_plain(path)
-    return path
 
 
 def report_line(report: MultiReport | DiagnosedTrace, path: Path) -> str:
@@ -125,6 +143,12 @@ def report_line(report: MultiReport | DiagnosedTrace, path: Path) -> str:
         return printable(f"{report.headline} {path}")
     count = len(report.diagnosis.findings)
     return printable(f"{headline(report)} {count} finding{'' if count == 1 else 's'}: {path}")
+
+
+def _open(path: Path) -> None:
+    address = path.resolve().as_uri()
+    if not webbrowser.open(address):
+        print(f"no browser here; open the report in one: {address}")
 
 
 def _print(html: str) -> None:

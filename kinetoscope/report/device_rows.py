@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kinetoscope.html import Cell, Html, code, note, table
 from kinetoscope.trace.device_rows import CounterSummary, WaitSummary
-from kinetoscope.trace.totals import Summary
+from kinetoscope.trace.summaries import Summary
 from kinetoscope.trace.units import format_value
 
 _MOST_WAITS, _MOST_COUNTERS = 20, 40

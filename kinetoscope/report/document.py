@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import shlex
 from collections.abc import Iterable, Iterator
 from html import escape
 from importlib.resources import files
@@ -20,12 +19,13 @@ from kinetoscope.report.gpus import gpus_html
 from kinetoscope.report.headline import headline, tiles_html
 from kinetoscope.report.idle_text import idle_between_steps_html
 from kinetoscope.report.memory import memory_html
+from kinetoscope.report.output import source_tag
 from kinetoscope.report.places import places_html
 from kinetoscope.report.several import MultiReport
 from kinetoscope.report.timeline import step_timeline
 from kinetoscope.report.waiting import gaps_html, waiting_html
 from kinetoscope.report.work_tables import collectives_html, kernels_html, operators_html
-from kinetoscope.terminal import called
+from kinetoscope.terminal import called, quoted
 from kinetoscope.trace.averages import key_averages
 from kinetoscope.trace.progress import Progress
 from kinetoscope.trace.text import shortened, visible
@@ -41,7 +41,7 @@ def report_html(diagnosed: DiagnosedTrace, progress: Progress | None = None) -> 
     kicker = f"PyTorch trace · {device}" if device else "PyTorch trace"
     first = Html(f"{tiles_html(diagnosed)}{_notes(diagnosed)}")
     sections = _reported(_sections(diagnosed), progress) if progress else _sections(diagnosed)
-    return document(shortened(diagnosed.name, 120), kicker, headline(diagnosed), first, sections)
+    return document(shortened(diagnosed.name, 120), kicker, headline(diagnosed), first, sections, source=diagnosed.name)
 
 
 def several_html(report: MultiReport) -> str:
@@ -52,9 +52,19 @@ def several_html(report: MultiReport) -> str:
 
 
 def document(
-    title: str, kicker: str, head: str, tiles: Html, parts: Iterable[tuple[str, str, str]], *, more_style: str = ""
+    title: str,
+    kicker: str,
+    head: str,
+    tiles: Html,
+    parts: Iterable[tuple[str, str, str]],
+    *,
+    source: str = "",
+    more_style: str = "",
 ) -> str:
-    """The whole file; its text has visible characters only. `parts`: id, title and HTML of each section."""
+    """The whole file; its text has visible characters only.
+
+    `parts`: id, title and HTML of each section; `source`: the name of the trace's file.
+    """
     style, script = _asset("drawing.css") + _asset("style.css") + more_style, _asset("timeline.js")
     sections = [(ident, heading, html) for ident, heading, html in parts if html]
     links = "".join(f'<li><a href="#{ident}">{heading}</a></li>' for ident, heading, _ in sections)
@@ -62,7 +72,7 @@ def document(
         f'<section id="{ident}" aria-labelledby="{ident}-title"><h2 id="{ident}-title">{heading}</h2>{html}</section>'
         for ident, heading, html in sections
     )
-    name = escape(title)
+    name, head_tags = escape(title), f"\n{source_tag(source)}" if source else ""
     html = f"""<!doctype html>
 <html lang="en">
 <head>
@@ -70,7 +80,7 @@ def document(
 <meta http-equiv="Content-Security-Policy" content="{_policy(script)}">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
-<meta name="referrer" content="no-referrer">
+<meta name="referrer" content="no-referrer">{head_tags}
 <title>{name}: report</title>
 <style>{style}</style>
 </head>
@@ -134,7 +144,7 @@ def _reported(sections: Iterable[T], progress: Progress) -> Iterator[T]:
 def _perfetto(diagnosed: DiagnosedTrace) -> str:
     begin = f"{diagnosed.facts.step.start_us / 1000:,.3f} ms"
     name = diagnosed.name
-    command = f"{called()} open {shlex.quote(f'./{name}' if name.startswith('-') else name)}"
+    command = f"{called()} open {quoted(f'./{name}' if name.startswith('-') else name)}"
     return (
         f"<p>The whole trace in Perfetto, where this step begins at {begin}:</p>"
         f'<pre tabindex="0" aria-label="Command"><code>{escape(command)}</code></pre>'

@@ -11,11 +11,12 @@ from kinetoscope.diagnosis.rule import Finding, Severity
 from kinetoscope.diagnosis.symptoms import symptom_of
 from kinetoscope.html import Cell, Html, code, details, table, with_code
 from kinetoscope.report.diagnosed import DiagnosedTrace
+from kinetoscope.report.finding_rows import event_kind
 from kinetoscope.report.headline import cpu_alone
 from kinetoscope.report.idle_text import unexplained_idle
 from kinetoscope.report.timeline import span_key
 from kinetoscope.report.work_tables import name_cell
-from kinetoscope.trace.events import CpuOp, CudaCall, GpuActivity, PythonFunction, Span, Step
+from kinetoscope.trace.events import GpuActivity, Step
 from kinetoscope.trace.units import format_value
 
 MOST_EVIDENCE = 8
@@ -25,7 +26,6 @@ MOST_TITLES = 6
 _NO_FAULT = "No rule found a fault that this trace can show. The kernels with the most time are where the next gain is."
 _SIGNS: Mapping[Severity, str] = {"high": "▲▲▲", "medium": "▲▲", "low": "▲"}
 _ADDRESS = re.compile(r"https?://[^\s<>\"')]+[^\s<>\"').,;:]")
-_KINDS = {CpuOp: "operator", CudaCall: "runtime call", PythonFunction: "Python function"}
 
 Anchors = Mapping[tuple[str, str, float, float], str]
 
@@ -111,6 +111,7 @@ def _why(finding: Finding, diagnosed: DiagnosedTrace) -> str:
         f"<p>{with_code(rule.looks_for)}</p>",
         f"<p><strong>What you see</strong> {symptom}</p>" if symptom else "",
         f"<p><strong>Reported</strong> {with_code(rule.threshold)}</p>",
+        f"<p><strong>When it is no fault</strong> {with_code(rule.mistaken)}</p>" if rule.mistaken else "",
         f"<p><strong>Source of the rule</strong> {with_links(rule.source)}</p>",
         f"<p><strong>In the book</strong> {where}</p>" if where else "",
         f"<p><strong>Name</strong> <code>{escape(rule.name)}</code></p>",
@@ -154,17 +155,13 @@ def _evidence(index: int, finding: Finding, step: Step, anchors: Anchors, drawn:
         name = name_cell(event.name) if isinstance(event, GpuActivity) else code(event.name)
         link: Cell = Html(f'<a href="#{anchor}">show</a>') if anchor in drawn else None
         lasts = format_value(event.duration_us, "us")
-        rows.append([name, _kind(event), link, lasts, _time(event.start_us - step.start_us), _time(event.start_us)])
+        rows.append(
+            [name, event_kind(event), link, lasts, _time(event.start_us - step.start_us), _time(event.start_us)]
+        )
     total = len(finding.evidence)
     caption = f"Finding {index}: " + (f"the longest {len(rows)} of {total:,} events" if total > len(rows) else "events")
     head = ["event", "kind", "timeline", "lasts", "in the median step at", "in the trace at"]
     return details(f"Evidence: {total:,} event{'s' if total > 1 else ''}", table(caption, head, rows, text_columns=3))
-
-
-def _kind(event: Span) -> str:
-    if isinstance(event, GpuActivity):
-        return event.kind
-    return "annotation" if isinstance(event, CpuOp) and event.is_annotation else _KINDS.get(type(event), "time")
 
 
 def _time(us: float) -> str:

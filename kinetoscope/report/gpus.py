@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from kinetoscope.diagnosis.facts import Facts
 from kinetoscope.diagnosis.gaps import Waits
 from kinetoscope.diagnosis.gpu_use import GpuUse
@@ -48,20 +46,6 @@ def busy_tile(use: GpuUse, waits: Waits) -> tuple[str, str, str]:
 def copies_alone_share(use: GpuUse) -> float:
     """The part of a step in which copies between host and GPU run, and no kernel."""
     return use.host_copies_alone_us / use.step_us if use.step_us else 0.0
-
-
-def gpu_data(use: GpuUse) -> dict[str, Any]:
-    """The use of the GPUs as JSON data; times are means per step."""
-    gpus = [
-        {
-            "device": gpu.device,
-            "busy_us_per_step": gpu.busy_us,
-            "share": gpu.share,
-            "bubble_us_per_step": gpu.bubble_us,
-        }
-        for gpu in use.gpus
-    ]
-    return {"gpus": gpus, "kernels_us_per_step": use.kernels_us, "copies_alone_us_per_step": use.host_copies_alone_us}
 
 
 def gpus_html(facts: Facts) -> Html:

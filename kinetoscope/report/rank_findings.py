@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from itertools import chain
-from typing import Any
 
 from kinetoscope.diagnosis.diagnose import diagnose
-from kinetoscope.diagnosis.pages import PAGES
 from kinetoscope.diagnosis.rule import Finding, Rule, Severity
 from kinetoscope.diagnosis.rules import RULES
 from kinetoscope.html import Cell, Html, note, table, with_code
 from kinetoscope.ranks.late import us_text
 from kinetoscope.ranks.ranks import RanksReport
 from kinetoscope.report.diagnosed import DiagnosedTrace
-from kinetoscope.report.findings import badge
+from kinetoscope.report.finding_rows import FindingRow, finding_rows
+from kinetoscope.report.findings import MOST_EVIDENCE, badge
 from kinetoscope.report.rank_drawing import members_text, range_text
 from kinetoscope.trace.events import Trace
 from kinetoscope.trace.totals import summarize
@@ -32,7 +31,7 @@ _WITHOUT_TRACES = (
 
 @dataclass(frozen=True)
 class RankFinding:
-    """A finding of one rank's trace, without the trace's events."""
+    """A finding of one rank's trace, without the trace: `row` has its longest events."""
 
     rank: int
     rule: Rule
@@ -42,17 +41,21 @@ class RankFinding:
     severity: Severity
     saving_us: float
     """The most that a step gets shorter by mending it."""
+    row: FindingRow
+    """As it is in the JSON of a report on this trace alone."""
 
 
 def rank_findings(trace: Trace, rank: int, rules: Sequence[Rule] = RULES) -> list[RankFinding]:
     """The findings of a rank's trace, the largest first."""
     diagnosed = DiagnosedTrace("", diagnose(trace, rules), summarize(trace))
-    return [_of_rank(finding, rank, diagnosed.step_us) for finding in diagnosed.diagnosis.findings]
+    found = [replace(each, evidence=each.evidence[:MOST_EVIDENCE]) for each in diagnosed.diagnosis.findings]
+    rows = finding_rows(found, diagnosed.mean_step_us)
+    return [_of_rank(finding, rank, row) for finding, row in zip(found, rows, strict=True)]
 
 
-def _of_rank(finding: Finding, rank: int, step_us: float) -> RankFinding:
-    advice, severity = finding.advice or finding.rule.advice, finding.severity(step_us)
-    return RankFinding(rank, finding.rule, finding.title, finding.where, advice, severity, finding.saving_us_per_step)
+def _of_rank(finding: Finding, rank: int, row: FindingRow) -> RankFinding:
+    saving_us = finding.saving_us_per_step
+    return RankFinding(rank, finding.rule, finding.title, finding.where, row.advice, row.severity, saving_us, row)
 
 
 @dataclass(frozen=True)
@@ -81,22 +84,6 @@ def merged(findings: Findings) -> list[MergedFinding]:
             by_rule[each.rule.name][each.rank] = each
     united = [MergedFinding(tuple(found[rank] for rank in sorted(found))) for found in by_rule.values()]
     return sorted(united, key=lambda each: (-each.largest.saving_us, each.largest.rule.name))
-
-
-def findings_data(findings: Findings) -> list[dict[str, Any]] | None:
-    """The merged findings as JSON data; None without traces."""
-    if not findings:
-        return None
-    return [
-        {
-            "rule": each.largest.rule.name,
-            "title": each.largest.title,
-            "advice": each.largest.advice,
-            "page": PAGES.get(each.largest.rule.name, ""),
-            "ceiling_us_per_step": {str(one.rank): round(one.saving_us, 3) for one in each.findings},
-        }
-        for each in merged(findings)
-    ]
 
 
 def rank_findings_html(findings: Findings, report: RanksReport) -> Html:

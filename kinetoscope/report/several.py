@@ -6,24 +6,29 @@ files are a comparison, and more are an error.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kinetoscope.compare.comparison import change_text, comparison, comparison_data, comparison_parts
+from kinetoscope.compare.comparison import change_text, comparison, comparison_parts
 from kinetoscope.compare.cpu import are_cpu, compare_cpu
-from kinetoscope.compare.cpu_parts import cpu_change_text, cpu_data, cpu_parts
+from kinetoscope.compare.cpu_parts import cpu_change_text, cpu_parts
+from kinetoscope.compare.document import ComparisonDocument, comparison_document, cpu_document, named
+from kinetoscope.diagnosis.rule import Severity, severity_of
 from kinetoscope.html import Html, Part
 from kinetoscope.ranks.digest import Digest, digest
 from kinetoscope.ranks.digest_files import is_digest, read_any, read_digest, write_digest
 from kinetoscope.ranks.merge import are_ranks, merge
-from kinetoscope.ranks.ranks import ranks_report
-from kinetoscope.ranks.texts import ranks_data, ranks_headline
-from kinetoscope.report.rank_findings import RankFinding, findings_data, rank_findings
+from kinetoscope.ranks.ranks import RanksReport, ranks_report
+from kinetoscope.ranks.texts import ranks_headline
+from kinetoscope.report.rank_findings import Findings, RankFinding, rank_findings
+from kinetoscope.report.ranks_document import RanksDocument, ranks_document
 from kinetoscope.report.ranks_html import ranks_kicker, ranks_lead, ranks_report_parts
+from kinetoscope.trace.documents import document_data
 from kinetoscope.trace.events import Trace, TraceError
 from kinetoscope.trace.kineto import read_trace
+from kinetoscope.trace.soundness import is_whole
 
 NOTHING = Html("")
 
@@ -33,6 +38,7 @@ class _Reduced:
     """A digest, and the findings of its trace; without, if the file is a digest."""
 
     digest: Digest
+    is_whole: bool
     findings: Sequence[RankFinding] | None = None
 
 
@@ -43,10 +49,19 @@ class MultiReport:
     title: str
     headline: str
     parts: tuple[Part, ...]
-    data: dict[str, Any]
+    document: ComparisonDocument | RanksDocument
     kicker: str = "PyTorch traces"
     lead: Html = NOTHING
     """Below the headline."""
+    severities: frozenset[Severity] | None = None
+    """Of the findings that cost time in every step, and of late ranks; None without the traces of all ranks."""
+    is_whole: bool = True
+    """Whether times per step can be judged."""
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """The whole document as JSON data."""
+        return document_data(self.document)
 
 
 def is_several(paths: Sequence[Path]) -> bool:
@@ -54,13 +69,16 @@ def is_several(paths: Sequence[Path]) -> bool:
     return len(paths) > 1 or is_digest(paths[0])
 
 
-def report_several(paths: Sequence[Path]) -> MultiReport:
-    """Report on ranks or compare two traces. Raises `TraceError` if the files are neither, or cannot be read."""
+def report_several(paths: Sequence[Path], site: str = "") -> MultiReport:
+    """Report on ranks or compare two traces; `site` is the book's address, or empty.
+
+    Raises `TraceError` if the files are neither, or cannot be read.
+    """
     if len(paths) == 2:
-        return _report_two(paths[0], paths[1])
+        return _report_two(paths[0], paths[1], site)
     sides = [_read(path) for path in paths]
     if len(paths) == 1 or _are_ranks([side.digest for side in sides]):
-        return _ranks(sides)
+        return _ranks(sides, paths, site)
     raise TraceError(
         f"{len(paths)} files that are not ranks of one job, with one world size and different ranks; give the ranks of "
         "one job, or two traces to compare, or groups of runs to diff --before ... --after ..."
@@ -81,21 +99,22 @@ def reduce_to_digest(paths: Sequence[Path], output: Path, rank: int | None = Non
     return merged
 
 
-def _report_two(before: Path, after: Path) -> MultiReport:
+def _report_two(before: Path, after: Path, site: str) -> MultiReport:
     sides = [read_digest(path) if is_digest(path) else read_trace(path) for path in (before, after)]
     digests = [digest(side) if isinstance(side, Trace) else side for side in sides]
     if _are_ranks(digests):
-        return _ranks([_reduced(side, made) for side, made in zip(sides, digests, strict=True)])
-    names = before.name, after.name
+        reduced = [_reduced(side, made) for side, made in zip(sides, digests, strict=True)]
+        return _ranks(reduced, (before, after), site)
+    names, files = (before.name, after.name), named([before.name], [after.name])
     if before.name == after.name:
         names = f"{before.parent.name}/{before.name}", f"{after.parent.name}/{after.name}"
     title = f"{names[0]} and {names[1]} compared"
     old, new = sides
     if isinstance(old, Trace) and isinstance(new, Trace) and are_cpu([old], [new]):
         cpu = compare_cpu([old], [new])
-        return MultiReport(title, cpu_change_text(cpu), cpu_parts(cpu, names), cpu_data(cpu))
+        return MultiReport(title, cpu_change_text(cpu), cpu_parts(cpu, names), cpu_document(cpu, files))
     result = comparison(old, new)
-    return MultiReport(title, change_text(result), comparison_parts(result, names), comparison_data(result))
+    return MultiReport(title, change_text(result), comparison_parts(result, names), comparison_document(result, files))
 
 
 def _read(path: Path) -> _Reduced:
@@ -106,22 +125,32 @@ def _read(path: Path) -> _Reduced:
 
 def _reduced(side: Trace | Digest, made: Digest) -> _Reduced:
     rank = made.ranks[0].rank
-    return _Reduced(made, rank_findings(side, rank) if isinstance(side, Trace) and rank is not None else None)
+    if not isinstance(side, Trace) or rank is None:
+        return _Reduced(made, not any(each.damage for each in made.ranks))
+    return _Reduced(made, is_whole(side), rank_findings(side, rank))
 
 
 def _are_ranks(digests: Sequence[Digest]) -> bool:
     return are_ranks([rank for each in digests for rank in each.ranks])
 
 
-def _ranks(sides: Sequence[_Reduced]) -> MultiReport:
+def _ranks(sides: Sequence[_Reduced], paths: Sequence[Path], site: str) -> MultiReport:
     report = ranks_report(side.digest for side in sides)
     findings = {side.digest.ranks[0].rank or 0: side.findings for side in sides if side.findings is not None}
+    is_sound = all(side.is_whole for side in sides)
     count = len(report.ranks)
     return MultiReport(
         f"{count:,} rank{'' if count == 1 else 's'} of one job",
         ranks_headline(report),
         ranks_report_parts(report, findings),
-        {**ranks_data(report), "findings": findings_data(findings)},
+        ranks_document(report, findings, [path.name for path in paths], site, is_sound),
         ranks_kicker(report),
         ranks_lead(report),
+        frozenset(_severities(report, findings)) if len(findings) == count else None,
+        is_sound,
     )
+
+
+def _severities(report: RanksReport, findings: Findings) -> Iterator[Severity]:
+    yield from (each.severity for found in findings.values() for each in found if not each.rule.is_once)
+    yield from (severity_of(late.saving_us, late.step_us) for late in report.stragglers)

@@ -1,7 +1,7 @@
 // Timelines: zoom, pan, alignment, measuring, details of a slice by pointer and keyboard; whole traces for Perfetto.
 (() => {
 const start = (figure) => {
-  const PADDING = 6, LEAST_LETTERS = 3, MOST_TICKS = 6; // as in canvas.py
+  const PADDING = 6, LEAST_LETTERS = 3, MOST_TICKS = 6, THIN_PX = 4; // as in canvas.py
   const MARGIN = 1.004, MOST_ZOOM = 400, DRAG_PX = 4, TARGET_PX = 40, PHONE_PX = 500, PAN = 0.2;
   const PING_MS = 50, MOST_PINGS = 600;
 
@@ -46,8 +46,9 @@ const start = (figure) => {
     if (text?.matches(".overlap")) text = text.nextElementSibling;
     return {
       element, step, x, y, width, pair, words, full, short: short ?? full, start: begin + (x * span) / 100,
-      lasts: (width * span) / 100, text: text?.matches("text") ? text : null, lane: element.parentNode,
-      onGpu: element.parentNode.matches(".gpu"), isGap: element.matches(".gap"), isOwn: element.matches(".slice"),
+      lasts: (width * span) / 100, filled: +(element.dataset.filled ?? 1), text: text?.matches("text") ? text : null, lane: element.parentNode,
+      onGpu: element.parentNode.matches(".gpu"), isGap: element.matches(".gap"),
+      isBlock: element.matches(".block"), isOwn: element.matches(".slice"),
     };
   }
   const pieces = steps.flatMap((step) => step.pieces), slices = pieces.filter(({ isOwn }) => isOwn);
@@ -97,7 +98,8 @@ const start = (figure) => {
     return letters < LEAST_LETTERS - 1 ? "" : `${short.slice(0, letters)}…`;
   };
   const drawName = (piece, left, right, percent) => {
-    const { element, step, start: from, lasts, x, width, y, isGap } = piece;
+    const { element, step, start: from, lasts, x, width, y, isGap, isBlock } = piece;
+    if (!isGap && !isBlock) element.classList.toggle("thin", (100 * lasts * percent) / view.span < THIN_PX);
     const at = share(from + step.shift) * percent, end = Math.min(at + (100 * lasts * percent) / view.span, right);
     const start = Math.max(at, left), name = fitted(piece, end - start - PADDING);
     if (!name) {
@@ -159,10 +161,10 @@ const start = (figure) => {
     map.textContent = "";
     const high = 100 / steps.length;
     steps.forEach(({ work, shift }, row) => {
-      for (const { element, start, lasts } of work) {
+      for (const { element, start, lasts, filled } of work) {
         const kind = element.getAttribute("class").replace("slice ", ""), width = `${(100 * lasts) / view.span}%`;
-        const place = { x: `${share(start + shift)}%`, y: `${(row + 0.15) * high}%` };
-        add(map, "rect", { class: kind, ...place, width, height: `${0.7 * high}%` });
+        const place = { x: `${share(start + shift)}%`, y: `${(row + 0.85 - 0.7 * filled) * high}%` };
+        add(map, "rect", { class: kind, ...place, width, height: `${0.7 * filled * high}%` });
       }
     });
     add(map, "rect", { class: "window", height: "100%" });
@@ -202,9 +204,9 @@ const start = (figure) => {
   };
   const busyIn = ({ work, shift }, from, to) => {
     let busy = 0, reached = from;
-    for (const { start, lasts } of work) {
+    for (const { start, lasts, filled } of work) {
       const [left, right] = [Math.max(start + shift, reached), Math.min(start + shift + lasts, to)];
-      if (right > left) [busy, reached] = [busy + right - left, right];
+      if (right > left) [busy, reached] = [busy + filled * (right - left), right];
     }
     return busy;
   };
@@ -215,7 +217,7 @@ const start = (figure) => {
     for (const step of steps) {
       const [left, right] = [Math.max(from, step.from + step.shift), Math.min(to, step.to + step.shift)];
       if (step.gpu === "" || right <= left) continue;
-      const time = busyIn(step, left, right), about = step.work.some(({ element }) => element.matches(".block"));
+      const time = busyIn(step, left, right), about = step.work.some(({ isBlock }) => isBlock);
       const percent = `${about ? "about " : ""}${((100 * time) / (right - left)).toFixed(1)} %`;
       busy.push(`${steps.length > 1 ? `${step.name} ` : ""}${format(time)} (${percent})`);
     }

@@ -11,8 +11,8 @@ from kinetoscope.html import Cell, Html, code, details, note, table
 from kinetoscope.trace.averages import Average
 from kinetoscope.trace.events import Collective, GpuActivity, Trace
 from kinetoscope.trace.kernel_names import decode_kernel_name
+from kinetoscope.trace.summaries import Summary
 from kinetoscope.trace.text import shortened
-from kinetoscope.trace.totals import Summary
 from kinetoscope.trace.units import format_value
 from kinetoscope.trace.work import step_work
 

@@ -12,6 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from kinetoscope.trace.events import in_whole_ns
+from kinetoscope.trace.intervals import length_us, ns, union
 from kinetoscope.trace.lanes import Lane, Slice, slice_of
 from kinetoscope.trace.placing import Kind, PlacedLane
 from kinetoscope.trace.units import format_value
@@ -57,7 +58,10 @@ def left_out(drawn: Drawn) -> str:
     if drawn.merged:
         count = sum(each.merged > 1 for lane in drawn.lanes for each in lane.slices)
         blocks = "one block" if count == 1 else f"{count:,} blocks"
-        parts.append(f"{drawn.merged:,} slices too short to see are drawn as {blocks} with their count and time")
+        parts.append(
+            f"{drawn.merged:,} slices too short to see are drawn as {blocks} with their count and time, filled to "
+            "the share of time in which they run"
+        )
     if drawn.deep:
         parts.append(f"{drawn.deep:,} operators and calls in deeper rows are not drawn")
     if drawn.lanes_left_out:
@@ -164,6 +168,7 @@ def _block(lane: PlacedLane, row: int, run: Indices) -> Slice:
     plural = plurals.pop() if len(plurals) == 1 else "activities"
     start, end = starts[run[0]], in_whole_ns(max(starts[index] + durations[index] for index in run))
     busy = format_value(sum(durations[index] for index in run), "us")
+    filled_us = length_us(union((ns(starts[index]), ns(starts[index] + durations[index])) for index in run))
     return Slice(
         f"{len(run):,} {plural}, {busy} together",
         max(times, key=times.__getitem__),
@@ -173,5 +178,6 @@ def _block(lane: PlacedLane, row: int, run: Indices) -> Slice:
         None,
         lane.sources[run[0]],
         merged=len(run),
+        filled=filled_us / round(end - start, 3) if end > start else 1.0,
         is_ghost=run[0] in lane.ghosts,
     )

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from kinetoscope.html import Html
 from kinetoscope.timeline.canvas import PATTERNS, SLICE_KINDS, definitions, ticks_us
 from kinetoscope.trace.events import CpuOp, GpuActivity, Step
+from kinetoscope.trace.intervals import length_us, ns, union
 from kinetoscope.trace.lanes import Slice, lanes
 from kinetoscope.trace.placing import Kind
 from kinetoscope.trace.queries import is_sync, op_name
@@ -152,8 +153,11 @@ def _as_one(run: Sequence[Slice]) -> Slice:
         times[each.kind] += round(1000 * each.duration_us)
     (kind, _), *_ = times.most_common(1)
     duration_us = max(each.end_us for each in run) - run[0].start_us
+    filled = (
+        length_us(union((ns(each.start_us), ns(each.end_us)) for each in run)) / duration_us if duration_us else 1.0
+    )
     name = f"{len(run):,} short slices"
-    return replace(run[0], name=name, kind=kind, duration_us=duration_us, pair=None, merged=len(run))
+    return replace(run[0], name=name, kind=kind, duration_us=duration_us, pair=None, merged=len(run), filled=filled)
 
 
 def _is_outermost(piece: Slice) -> bool:
@@ -174,7 +178,7 @@ def _slice(piece: Slice, scale: Scale, row: tuple[int, int], name: str, ident: s
     return (
         f'<svg class="slice {piece.kind}" x="{scale.x(piece.start_us)}" y="{top}" '
         f'width="{scale.width(piece.duration_us)}" height="{height}"><title>{escape(title, quote=False)}</title>'
-        f'<rect width="100%" height="100%"{_fill(piece.kind, ident)}/>'
+        f'<rect width="100%" {_filled(piece.filled)}{_fill(piece.kind, ident)}/>'
         f"{_text(name, piece.duration_us / scale.span_us, height)}</svg>"
     )
 
@@ -197,6 +201,13 @@ def _text(name: str, share: float, height: int) -> str:
         return ""
     mark = "" if needed <= share * _NARROW_PX else ' class="long-name"'
     return f'<text x="4" y="{height // 2 + 4}"{mark}>{escape(name, quote=False)}</text>'
+
+
+def _filled(share: float) -> str:
+    """Place and height of the filled part, at the bottom: the share of time in which merged slices run."""
+    if share == 1:
+        return 'height="100%"'
+    return f'y="{round(100 * (1 - share), 1):g}%" height="{max(2.0, round(100 * share, 1)):g}%"'
 
 
 def _fill(kind: Kind, ident: str) -> str:

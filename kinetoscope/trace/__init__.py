@@ -34,7 +34,9 @@ placing.py         the events of a step in rows, for lanes.py
 alignment.py       aligns two steps kernel by kernel
 kernel_names.py    decodes a kernel name, with kernel_grammar.py and kernel_grammar.json
 totals.py          a trace in numbers: means and medians of its steps
+summaries.py       the types of these numbers, and the document that holds them
 summary.py         the command `summary`: prints them as one table
+documents.py       what the JSON documents of all commands share: version, cut lists, text
 text.py            makes names printable and short
 units.py           values with their units as text
 

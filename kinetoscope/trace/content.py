@@ -10,6 +10,7 @@ import codecs
 import os
 import select
 import stat
+import sys
 import zlib
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
@@ -162,7 +163,7 @@ def open_source(path: str | os.PathLike[str] | Opened) -> AbstractContextManager
     """Open a file for reading. A pipe without a writer raises `OSError` instead of waiting forever."""
     if not isinstance(path, str | os.PathLike):
         return nullcontext(path)
-    if not stat.S_ISFIFO(os.stat(path).st_mode):
+    if sys.platform == "win32" or not stat.S_ISFIFO(os.stat(path).st_mode):  # there, no file is a pipe
         return open(path, "rb")
     file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb")
     if not select.select([file], [], [], PIPE_WAIT_SECONDS)[0]:

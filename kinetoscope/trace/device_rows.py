@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from operator import attrgetter
@@ -12,6 +11,9 @@ from msgspec import Struct
 
 from kinetoscope.trace.events import CounterSample, StreamWait, Trace
 from kinetoscope.trace.kineto_events import Samples, Wait
+
+MAX_VALUE = 1e290
+"""A counter's larger value is no measurement, and the sum of many would overflow."""
 
 
 class WaitSummary(Struct, frozen=True):
@@ -59,7 +61,7 @@ def counter_samples(events: Iterable[Samples], start_us: Callable[[Samples], flo
     samples = []
     for event in events:
         for name, value in event.values.items():
-            if isinstance(value, int | float) and abs(value) <= sys.float_info.max:  # NaN: not read
+            if isinstance(value, int | float) and abs(value) <= MAX_VALUE:  # NaN: not read
                 full = f"{event.name} {name}" if name else event.name
                 samples.append(CounterSample(full, str(event.pid), start_us(event), float(value)))
     return tuple(sorted(samples, key=attrgetter("at_us")))

@@ -17,6 +17,7 @@ DESCRIPTION = """\
 Print what a kernel's name says: library, operation, architecture, types, tile, layout, and the meaning of each token.
 
   %(prog)s nvjet_sm90_tst_128x64_64x8_1x2_h_bz_TNT
+  %(prog)s "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>>" --json
 """
 SHORT_NAME_WIDTH = 60
 FIELDS = ("library", "operation", "arch", "dtype", "tile", "layout")

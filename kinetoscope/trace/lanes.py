@@ -34,6 +34,8 @@ class Slice(Struct, frozen=True, gc=False):
     """Time from its start during which the activity before on its stream was still running."""
     merged: int = 1
     """Number of slices that this one replaces; if several, `name` describes them."""
+    filled: float = 1.0
+    """Share of its duration in which one of these slices runs."""
     anchor: str = ""
     """An id to link to, unique on its page."""
     is_ghost: bool = False

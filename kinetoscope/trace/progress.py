@@ -1,16 +1,36 @@
-"""Report on a terminal how far the work on a large file is."""
+"""Report on a terminal how far the work on a large file is, and what was done; nothing if asked to be quiet."""
 
 from __future__ import annotations
 
 import os
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from types import TracebackType
 
 from kinetoscope.trace.text import printable
 
 QUIET_SECONDS = 0.5
 _INTERVAL_SECONDS = 0.2
+_is_quiet: ContextVar[bool] = ContextVar("_is_quiet", default=False)
+
+
+@contextmanager
+def quiet(is_quiet: bool = True) -> Iterator[None]:
+    """No progress and no notices inside."""
+    before = _is_quiet.set(is_quiet)
+    try:
+        yield
+    finally:
+        _is_quiet.reset(before)
+
+
+def notice(text: str) -> None:
+    """Print a line about what was done, such as the name of a written file."""
+    if not _is_quiet.get():
+        print(printable(text))
 
 
 class Progress:
@@ -22,16 +42,16 @@ class Progress:
     def __init__(self, where: str) -> None:
         self._name = printable(os.path.basename(where))[:60]
         self._next = time.monotonic() + QUIET_SECONDS
-        self._is_shown = False
-        self._enabled = sys.stderr is not None and sys.stderr.isatty()
+        self._columns = 0
+        """Of the line that is shown."""
+        self._enabled = not _is_quiet.get() and sys.stderr is not None and sys.stderr.isatty()
 
     def __enter__(self) -> Progress:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        if self._is_shown:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
+        if self._columns:
+            self._write("")
 
     def read(self, done: int, total: int) -> None:
         """Report `done` of `total` bytes read; `total` is 0 if unknown, as for a pipe."""
@@ -41,10 +61,15 @@ class Progress:
 
     def stage(self, text: str, done: int = 0, total: int = 0) -> None:
         """Report a stage after reading, and `done` of its `total` parts; nothing if reading was fast."""
-        if self._is_shown:
+        if self._columns:
             self._show(f"{text} {self._name}" + (f": {100 * done // total} %" if total else ""))
 
     def _show(self, text: str) -> None:
-        sys.stderr.write(f"\r\x1b[K{text}")
+        self._write(text)
+        self._next = time.monotonic() + _INTERVAL_SECONDS
+
+    def _write(self, text: str) -> None:
+        """Replace the line that is shown. Spaces clear it, because a console of Windows may print escape sequences."""
+        sys.stderr.write(f"\r{text:{self._columns}}" + ("" if text else "\r"))
         sys.stderr.flush()
-        self._is_shown, self._next = True, time.monotonic() + _INTERVAL_SECONDS
+        self._columns = len(text)

@@ -8,10 +8,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from kinetoscope.trace.averages import STEPS
+from kinetoscope.trace.documents import Rows, add_top, document_text
 from kinetoscope.trace.kineto import no_collection, read_trace
 from kinetoscope.trace.marks import PROFILER_STEP
+from kinetoscope.trace.summaries import KernelSummary, OperatorSummary, Summary, summary_document
 from kinetoscope.trace.text import printable, wrapped
-from kinetoscope.trace.totals import KernelSummary, OperatorSummary, Summary, summarize, summary_json
+from kinetoscope.trace.totals import summarize
 
 DESCRIPTION = """\
 Print what one step of a PyTorch trace did: kernels, copies, launches, busy and idle time of the GPU, and every kernel
@@ -19,7 +21,9 @@ by its total time. Counts are per step, times the mean over the active steps. Wi
 is what repeats: an annotation, annotated parts in turn, a step of an optimizer, a CUDA graph replay, a batch of a
 DataLoader, else the whole trace.
 
+  %(prog)s trace.json.gz
   %(prog)s trace.json.gz --json
+  %(prog)s trace.json.gz --json --top 20
 """
 COLUMNS = 100
 _OP_COLUMNS = 24
@@ -31,11 +35,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `summary`."""
     parser.add_argument("trace", type=Path, metavar="TRACE", help="a .json or .json.gz of the PyTorch profiler")
     parser.add_argument("--json", action="store_true", help="print JSON")
+    add_top(parser, "all")
 
 
 def command(arguments: argparse.Namespace) -> int:
     """Print the summary of a trace."""
-    return print_summary(arguments.trace, arguments.json)
+    return print_summary(arguments.trace, arguments.json, arguments.top)
 
 
 def summary_text(summary: Summary) -> str:
@@ -158,9 +163,10 @@ def _shortened(name: str, columns: int) -> str:
     return f"{text[: columns - 3 - tail]}...{text[-tail:]}"
 
 
-def print_summary(path: str | os.PathLike[str], as_json: bool = False) -> int:
-    """Print the summary of the trace at `path`. Raises `TraceError`."""
+def print_summary(path: str | os.PathLike[str], as_json: bool = False, rows: Rows = "all") -> int:
+    """Print the summary of the trace at `path`; JSON with `rows` of each list, or all. Raises `TraceError`."""
     with no_collection():
         summary = summarize(read_trace(path))
-    print(summary_json(summary) if as_json else summary_text(summary))
+    text = document_text(summary_document(summary, Path(path).name), rows) if as_json else summary_text(summary)
+    print(text)
     return 0

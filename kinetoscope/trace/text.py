@@ -47,7 +47,12 @@ def wrapped(text: str, columns: int, first: str = "", rest: str = "") -> Iterato
 
 def json_text(data: object, indent: int = 2) -> str:
     """Data as indented JSON in ASCII, in which neither a terminal nor a log finds a command."""
-    return json.dumps(data, indent=indent).replace("##[", "#\\u0023[")
+    return in_logs(json.dumps(data, indent=indent))
+
+
+def in_logs(text: str) -> str:
+    """JSON in which a log finds no command."""
+    return text.replace("##[", "#\\u0023[")
 
 
 def visible(text: str) -> str:

@@ -8,13 +8,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import TypeVar
 
-import msgspec
-from msgspec import Struct
-
 from kinetoscope.trace.averages import Average, key_averages
 from kinetoscope.trace.communication import collectives, exposed_collectives_us
-from kinetoscope.trace.device_rows import CounterSummary, WaitSummary, summarize_counters, summarize_waits
-from kinetoscope.trace.events import Damage, GpuActivity, Step, Trace, Triple
+from kinetoscope.trace.device_rows import summarize_counters, summarize_waits
+from kinetoscope.trace.events import GpuActivity, Step, Trace
 from kinetoscope.trace.metadata import Metadata, device_name
 from kinetoscope.trace.missing_gpu import Dropped, counter_ranges, dropped_kernels, why_no_kernels
 from kinetoscope.trace.queries import (
@@ -33,97 +30,16 @@ from kinetoscope.trace.queries import (
 )
 from kinetoscope.trace.soundness import damage_texts
 from kinetoscope.trace.step_kinds import kinds_of_step
-from kinetoscope.trace.text import json_text
+from kinetoscope.trace.summaries import (
+    DeviceSummary,
+    KernelSummary,
+    KindSummary,
+    OperatorSummary,
+    Summary,
+    UncountedSummary,
+)
 
 N = TypeVar("N", int, float)
-
-
-class KernelSummary(Struct, frozen=True):
-    """All launches of one kernel with one shape, over the active steps."""
-
-    name: str
-    calls: int
-    total_us: float
-    mean_us: float
-    op: str | None  # the op that launched it most often
-    grid: Triple | None
-    block: Triple | None
-    registers: int | None  # per thread
-    shared_memory_bytes: int | None
-    overlap_us: float = 0.0  # of the total, while the kernel before on its stream was still running
-
-
-class OperatorSummary(Struct, frozen=True):
-    """An operator, an annotation or a CUDA call; `ProfilerStep*` is code between them."""
-
-    name: str
-    calls: int
-    self_cpu_us: float  # without the operators inside, over the whole trace
-    cpu_us: float
-
-
-class DeviceSummary(Struct, frozen=True):
-    """One of several GPUs; means over the steps that have work on it."""
-
-    device: int
-    name: str | None
-    kernels_per_step: int
-    kernel_time_us_per_step: float
-    gpu_busy_us_per_step: float
-
-
-class UncountedSummary(Struct, frozen=True):
-    """GPU activities outside all steps, for one reason."""
-
-    reason: str
-    activities: int
-    kernel_time_us: float
-
-
-class KindSummary(Struct, frozen=True):
-    """Steps of one kind, where a trace has several: prefill and decode, or training and validation."""
-
-    count: int
-    step_us: float  # the low median; at least its GPU work
-    gpu_busy_us_per_step: float
-    name: str  # of the marks; empty if they differ
-
-
-class Summary(Struct, frozen=True, kw_only=True):
-    """Counts are per step (the low median if steps differ); times are means over the active steps."""
-
-    device: str | None
-    steps: int
-    steps_agree: bool
-    kernels_per_step: int
-    memcpy_per_step: int
-    memset_per_step: int
-    launches_per_step: int  # calls that start GPU work; no queries or waits
-    kernel_time_us_per_step: float  # a sum: overlapping kernels count twice
-    overlap_us_per_step: float  # of that sum, while the kernel before on the same stream was still running
-    gpu_busy_us_per_step: float
-    gpu_idle_us_per_step: float
-    unattributed: int  # GPU activities outside all steps
-    steps_from: str  # what marks steps: see `Trace`
-    uncounted: tuple[UncountedSummary, ...]  # the activities of `unattributed`, by reason
-    step_us: float  # a step on the CPU: the low median
-    syncs_per_step: int  # calls that make the CPU wait for the GPU
-    h2d_us_per_step: float  # sums, like kernel_time_us_per_step
-    d2h_us_per_step: float
-    collectives_us_per_step: float
-    exposed_collectives_us_per_step: float  # while no other kernel ran on that GPU
-    devices: tuple[DeviceSummary, ...]  # empty where all work is on one GPU
-    processes: tuple[str, ...]  # empty where the file is of one process
-    is_cut: bool
-    stream_waits: tuple[WaitSummary, ...] = ()
-    counters: tuple[CounterSummary, ...] = ()
-    launches: int = 0  # of kernels, in the whole trace, without those captured into a CUDA graph
-    launches_without_kernel: int = 0
-    damaged: tuple[Damage, ...] = ()  # events with missing or impossible values, and what was done with them
-    notes: tuple[str, ...]  # for readers of these numbers
-    kernels: tuple[KernelSummary, ...]
-    kinds_of_step: tuple[KindSummary, ...] = ()  # that with most time first; empty where all steps are of one kind
-    operators: tuple[OperatorSummary, ...] = ()  # by their own CPU time, where the trace has no GPU work
 
 
 def summarize(trace: Trace, averages: Sequence[Average] | None = None) -> Summary:
@@ -257,8 +173,3 @@ def low_median(values: Iterable[N]) -> N:
 def _mean(times: Iterable[float]) -> float:
     listed = list(times)
     return sum(listed) / len(listed)
-
-
-def summary_json(summary: Summary) -> str:
-    """A summary as JSON in ASCII: a name cannot contain terminal control sequences."""
-    return json_text(msgspec.to_builtins(summary))

@@ -35,6 +35,7 @@ COMMANDS = {
     "finish": Command(
         "snippets.lab.tools.finish", "the last step of make docs: what MkDocs built, completed and checked"
     ),
+    "wheel": Command("snippets.lab.tools.wheel", "build the wheel and the sdist of kinetoscope: make wheel"),
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
+import kinetoscope
 from snippets.lab.tools import environment
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -91,8 +93,9 @@ def test_few_targets_each_explained() -> None:
     declared = re.search(r"^\.PHONY: (.+)$", MAKEFILE, re.MULTILINE)
     assert declared is not None
     assert set(declared[1].split()) == set(targets())
-    assert {"help", "setup", "docs", "serve", "chapter", "test", "lint", "format", "record", "check"} <= set(targets())
-    assert len(targets()) <= 11
+    promised = {"help", "setup", "docs", "serve", "chapter", "test", "lint", "format", "record", "check", "wheel"}
+    assert promised <= set(targets())
+    assert len(targets()) <= 12
 
 
 def test_every_target_that_runs_python_installs_it_first() -> None:
@@ -150,11 +153,18 @@ def test_every_requirement_has_its_hashes() -> None:
             assert len(lines) == len(set(lines)), hashes
 
 
+def test_the_lines_of_one_package(capsys: pytest.CaptureFixture[str]) -> None:
+    assert environment.main(["--pins", "msgspec"]) == 0
+    out = capsys.readouterr().out
+    assert out in LOCKS["requirements.lock"]
+    assert list(environment.pins(out)) == [f"msgspec=={locked('requirements.lock')['msgspec']}"]
+
+
 def test_nothing_is_installed_but_wheels_of_a_known_hash() -> None:
     """Wherever pip runs: make, continuous integration, workflows."""
     scripts = [MAKEFILE, *(path.read_text() for path in sorted((ROOT / ".ci").iterdir())), *WORKFLOWS.values()]
     commands = [command for text in scripts for command in re.findall(r"-m pip install .+", text.replace("\\\n", " "))]
-    assert len(commands) == 3
+    assert len(commands) == 4
     for option in ("--require-hashes", "--only-binary :all:", "--no-deps"):
         assert [command for command in commands if option not in command] == []
     assert not re.search(r"pipx|uvx|npx|curl[^\n]*\|", "\n".join(scripts))
@@ -203,19 +213,45 @@ def test_workflows_have_few_rights(name: str) -> None:
 @pytest.mark.parametrize("name", WORKFLOWS)
 def test_actions_are_pinned_by_commit_with_their_version(name: str) -> None:
     used = re.findall(r"\buses: *(.+)", WORKFLOWS[name])
-    pinned = re.compile(r"actions/[a-z-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+")
+    pinned = re.compile(r"(actions|pypa)/[a-z-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+")
     assert used
     assert [action for action in used if not pinned.fullmatch(action)] == []
 
 
 def test_artifacts_are_unpacked_outside_of_the_checkout() -> None:
     """An artifact holds what another machine put into it: over a checkout, that could be code, or a hook of git."""
-    jobs = [job for text in WORKFLOWS.values() for job in yaml.safe_load(text)["jobs"].values()]
-    steps = [step for job in jobs for step in job["steps"] if "download-artifact@" in step.get("uses", "")]
-    assert len(steps) == 2
-    for step in steps:
-        assert step["with"]["path"].startswith("${{ runner.temp }}/")
-        assert step["with"]["name"]
+    seen = 0
+    for job in (job for text in WORKFLOWS.values() for job in yaml.safe_load(text)["jobs"].values()):
+        uses = [step.get("uses", "").partition("@")[0] for step in job["steps"]]
+        for step in (step for step in job["steps"] if "download-artifact@" in step.get("uses", "")):
+            seen += 1
+            assert step["with"]["name"]
+            assert "actions/checkout" not in uses or step["with"]["path"].startswith("${{ runner.temp }}/")
+    assert seen == 3
+
+
+@pytest.mark.parametrize(("tag", "code"), [(f"v{kinetoscope.__version__}", 0), ("v9.9.9", 1), ("v", 1)])
+@pytest.mark.parametrize("is_merged", [True, False])
+def test_a_release_is_the_version_and_on_main(tmp_path: Path, tag: str, code: int, is_merged: bool) -> None:
+    job = yaml.safe_load(WORKFLOWS["release.yml"])["jobs"]["build"]
+    (script,) = (step["run"] for step in job["steps"] if step.get("name", "").startswith("the tag"))
+    for name, status in {"git": not is_merged, "python": None}.items():
+        program = f"exit {int(status)}" if status is not None else f'exec {sys.executable} "$@"'
+        (tmp_path / name).write_text(f"#!/bin/sh\n{program}\n")
+        (tmp_path / name).chmod(0o755)
+    env = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "GITHUB_REF_NAME": tag}
+    done = subprocess.run(["bash", "-e", "-c", script], cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == (code or int(not is_merged)), done
+    message = (
+        f"tag v{kinetoscope.__version__}" if code else "" if is_merged else f"{tag} is not on main: merge it first"
+    )
+    assert done.stderr.strip().endswith(message)
+
+
+def test_a_release_is_published_without_a_token_and_with_attestations() -> None:
+    job = yaml.safe_load(WORKFLOWS["release.yml"])["jobs"]["publish"]
+    assert (job["needs"], job["environment"], job["permissions"]) == ("build", "pypi", {"id-token": "write"})
+    assert job["steps"][-1]["with"] == {"packages-dir": "dist", "attestations": True}
 
 
 def test_who_may_write_runs_nothing_of_ours() -> None:
@@ -232,7 +268,7 @@ def test_no_secret_where_code_of_a_fork_runs() -> None:
         assert "secrets." not in text
         workflow = yaml.safe_load(text)
         if "pull_request" in triggers(workflow):
-            assert [job["permissions"] for job in workflow["jobs"].values()] == [{"contents": "read"}] * 2
+            assert [job["permissions"] for job in workflow["jobs"].values()] == [{"contents": "read"}] * 3
             assert "github.token" not in text
 
 

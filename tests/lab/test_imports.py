@@ -19,8 +19,8 @@ from snippets.lab.experiment import chapters
 from snippets.lab.recording.device import PROJECT
 
 LAYERS = {
-    "kinetoscope": "trace cells, html terminal, files, job, diagnosis ranks timeline, compare,"
-    " report doctor viewer, program, __main__",
+    "kinetoscope": "trace cells exit_codes, html terminal, files, job, diagnosis ranks timeline, compare,"
+    " report doctor viewer, schema skill, program, __main__",
     "snippets.lab": "experiment cache, recording, capture finding, charts, page notebook, notebooks, tools, __main__",
 }
 """House -> its rooms, from low to high: a room imports itself and those of the layers before its own."""
@@ -54,6 +54,7 @@ WORDS = {
     ("snippets.lab.tools.set_aside", "index.html"): "the file of any built page",
     ("snippets.lab.tools.check_site", "index.html"): "the file of any built page",
     ("snippets.lab.tools.check_site", "index"): "the name of a page that is its folder's",
+    ("snippets.lab.tools.llms", "index"): "the name of a page that is its folder's",
     ("snippets.lab.page", "regimes"): "a chart of what limits a step as it grows",
 }
 """Module and string that is a chapter's name by chance -> what it means there."""

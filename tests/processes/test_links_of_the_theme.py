@@ -22,7 +22,9 @@ def build(folder: Path, **variables: str) -> dict[str, str]:
     docs.mkdir(parents=True)
     (docs / "assets").symlink_to(ROOT / "docs" / "assets")
     (docs / "index.md").write_text('---\ndescription: What "it" is.\n---\n\n# Read & know\n', encoding="utf-8")
-    (docs / "mlp.md").write_text("# MLP: `three` Linears\n", encoding="utf-8")
+    (docs / "mlp.md").write_text(
+        "# MLP: `three` Linears\n\n<p>get <span data-site></span>x.whl</p>\n", encoding="utf-8"
+    )
     (docs / "more.md").write_text("---\nchapter: own\n---\n\n# More\n", encoding="utf-8")
     config = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     nav = "nav:\n  - Home: index.md\n  - Chapters:\n      - MLP: mlp.md\n      - More: more.md\n"
@@ -88,6 +90,11 @@ def test_the_repository_is_linked_where_it_is_known(published: dict[str, str], l
     assert f'href="{REPOSITORY}/tree/main/snippets/mlp"' in published["mlp/index.html"]
     assert f'href="{REPOSITORY}/tree/main/snippets/own"' in published["more/index.html"]
     assert not re.search(r"Repository|Its code", "".join(local.values()))
+
+
+def test_what_is_installed_from_the_site_has_its_address(published: dict[str, str], local: dict[str, str]) -> None:
+    assert "<p>get <span data-site>https://example.org/book/</span>x.whl</p>" in published["mlp/index.html"]
+    assert "<p>get <span data-site></span>x.whl</p>" in local["mlp/index.html"]
 
 
 def test_a_chapter_names_its_post_or_all_of_them(local: dict[str, str]) -> None:

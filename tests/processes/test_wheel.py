@@ -11,6 +11,7 @@ import sys
 import tarfile
 import tomllib
 import venv
+from functools import partial
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -20,6 +21,7 @@ import pytest
 import kinetoscope
 from kinetoscope.__main__ import COMMANDS
 from snippets.lab.recording.device import PROJECT
+from snippets.lab.tools.wheel import README, WHEEL, build, description
 
 TRACES = PROJECT / "tests/traces"
 LIMIT_BYTES = 1_500_000
@@ -31,6 +33,8 @@ CALLS = {
     "doctor": ["doctor", "a.json.gz"],
     "open": ["open", "a.json.gz", "--no-browser", "--timeout", "0.2"],
     "decode": ["decode", "nvjet_sm90_tst_128x64"],
+    "schema": ["schema", "report"],
+    "skill": ["skill"],
 }
 
 
@@ -43,7 +47,7 @@ def built(folder: Path, kind: str) -> Path:
     for name in ("snippets", "tests", "docs"):  # of which nothing may get in
         (sources / name).mkdir()
         (sources / name / "__init__.py").touch()
-    for name in ("pyproject.toml", "LICENSE", "README.md"):
+    for name in ("pyproject.toml", "LICENSE"):
         shutil.copy(PROJECT / name, sources)
     script = f"from setuptools import build_meta; print(build_meta.build_{kind}({str(folder)!r}))"
     done = subprocess.run([sys.executable, "-c", script], cwd=sources, capture_output=True, text=True, check=False)
@@ -67,7 +71,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
     with ZipFile(wheel) as archive:
         names = set(archive.namelist())
         about = {name for name in names if name.startswith(f"{NAME}.dist-info/")}
-        assert names - about == sources_of_the_package()
+        assert names - about == sources_of_the_package() - {README}
         assert {name.partition("/")[2] for name in about} == {
             "METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENSE", "top_level.txt",
         }  # fmt: skip
@@ -81,6 +85,34 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
     assert re.findall(r"^Classifier: Programming Language :: Python :: 3\.(\d+)$", metadata, re.MULTILINE) == [
         "11", "12", "13", "14",
     ]  # fmt: skip
+
+
+def test_the_same_sources_give_the_same_wheel(
+    wheel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    """At any time, by any user, from any folder; `pip install .` installs the same files. What the index shows has the
+    address of the site."""
+    monkeypatch.setenv("SITE_URL", "https://example.org/book")
+    first = build("wheel", tmp_path / "first")
+    assert first.name == wheel.name == WHEEL
+    request.addfinalizer(partial(os.umask, os.umask(0o077)))
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
+    assert build("wheel", tmp_path / "second").read_bytes() == first.read_bytes()
+    with ZipFile(first) as archive, ZipFile(wheel) as other:
+        own, others = ({each.filename: each.CRC for each in opened.infolist()} for opened in (archive, other))
+        metadata = archive.read(f"{NAME}.dist-info/METADATA").decode()
+    changed = {name for name, _ in own.items() ^ others.items()}
+    assert changed == {f"{NAME}.dist-info/{name}" for name in ("METADATA", "RECORD")}
+    assert "\nProject-URL: Documentation, https://example.org/book\n" in metadata
+    assert re.findall(r"^!\[.*\]\((.*)\)$", metadata, re.MULTILINE) == ["https://example.org/book/assets/report.png"]
+
+
+def test_without_the_address_of_the_site_the_description_has_no_picture() -> None:
+    text = (PROJECT / README).read_text(encoding="utf-8")
+    (picture,) = re.findall(r"^!\[.*\]\(\.\./(.*)\)$", text, re.MULTILINE)
+    assert (PROJECT / picture).is_file()
+    assert len(description(text, "").splitlines()) == len(text.splitlines()) - 2
+    assert "![" not in description(text, "")
 
 
 def test_the_sdist_holds_files_and_no_links(tmp_path: Path) -> None:
@@ -107,7 +139,8 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(own, packages / "msgspec")
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--no-compile"]
     python = root / "venv/bin/python"
-    subprocess.run([*command[:3], "--python", str(python), *command[3:], str(wheel)], check=True)
+    done = run([*command[:3], "--python", python, *command[3:], wheel], root)  # not in a clone, which may have metadata
+    assert done.returncode == 0, done.stderr
     assert {path.name for path in packages.iterdir()} == {"kinetoscope", "msgspec", f"{NAME}.dist-info"}
     return python.parent
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Page, expect
 
+from snippets.lab.page.install import WHEEL
 from tests.site.conftest import Opened
 from tests.site.looking import Scheme
 
@@ -32,3 +33,14 @@ def test_chapters_are_linked_in_the_order_of_learning(opened: Opened) -> None:
     footer = opened("linear/").page.get_by_role("navigation", name="Footer")
     expect(footer.get_by_role("link", name="Previous:")).to_have_attribute("href", "../matmul_add/")
     expect(footer.get_by_role("link", name="Next:")).to_have_attribute("href", "../mlp/")
+
+
+def test_the_wheel_is_installed_from_where_the_site_is_served(opened: Opened) -> None:
+    page = opened("your_trace/").page
+    address = page.url.partition("your_trace/")[0] + WHEEL
+    lines = page.locator("[data-fence=your-trace-first-lines] code").inner_text().splitlines()
+    assert lines[1] == f"pip install {address}"
+    (uvx, pipx) = page.locator("[data-fence=your-trace-without-installing] code").inner_text().splitlines()
+    assert uvx == f"uvx --from {address} kinetoscope report trace.json.gz"
+    assert pipx == f"pipx run --spec {address} kinetoscope report trace.json.gz"
+    assert page.request.get(address).body()[:4] == b"PK\x03\x04"

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Iterator
 from typing import Any
 
-from kinetoscope.trace.totals import Summary
+from kinetoscope.trace.summaries import Summary
 from tests.tool.events import (
     Event,
     gpu_annotation,

@@ -12,6 +12,7 @@ import pytest
 
 from kinetoscope import __version__
 from kinetoscope.__main__ import COMMANDS, main
+from kinetoscope.terminal import called, expand_patterns, quoted
 from tests.tool.recorded import PROJECT
 from tests.tool.simple import trace_json
 
@@ -60,6 +61,8 @@ def test_the_version(call: Call) -> None:
         ("/opt/venv/bin/kinetoscope", {}, "kinetoscope"),
         ("/opt/venv/bin/kinetoscope", {"UV": "/usr/bin/uv"}, "kinetoscope"),  # uv run, in a project
         ("/cache/uv/archive-v0/x/bin/kinetoscope", {"UV": "/usr/bin/uv"}, "uvx kinetoscope"),
+        ("/home/me/.cache/pipx/abbe520/bin/kinetoscope", {}, "pipx run kinetoscope"),
+        ("/home/me/.local/share/pipx/venvs/kinetoscope/bin/kinetoscope", {}, "kinetoscope"),  # pipx install
         ("/opt/venv/lib/python3.13/site-packages/kinetoscope/__main__.py", {}, "python -m kinetoscope"),
         ("/opt/venv/lib/python3.13/site-packages/pytest/__main__.py", {}, "kinetoscope"),
         ("", {}, "kinetoscope"),
@@ -77,13 +80,41 @@ def test_messages_name_the_command_as_it_was_called(
     monkeypatch.delenv("UV", raising=False)
     for variable, value in environment.items():
         monkeypatch.setenv(variable, value)
-    assert call("lst")[2].splitlines()[1].startswith(f"{name}: error: argument COMMAND: invalid choice: 'lst'")
+    assert call("reportt")[2].splitlines()[-1] == f"{name}: error: no command 'reportt'; did you mean report?"
     assert f"\n  {name} diff before.json.gz after.json.gz\n" in call("diff", "--help")[1]
     (tmp_path / "a.json").write_bytes(trace_json())
     assert call("report", str(tmp_path / "a.json"))[0] == 0
     html = (tmp_path / "a.report.html").read_text(encoding="utf-8")
     assert f"<code>{name} open a.json</code>" in html
     assert f"<dt>made with</dt><dd>{name} report, version {__version__}</dd>" in html
+
+
+@pytest.mark.parametrize(
+    ("path", "before"),
+    [
+        ("/cache/uv/archive-v0/x/bin/kinetoscope", "uvx --from"),
+        ("/home/me/.cache/pipx/abbe520/bin/kinetoscope", "pipx run --spec"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("https://example.org/book/wheel/k.whl", "https://example.org/book/wheel/k.whl"),
+        ("https://example.org/k.whl?a&b", "'https://example.org/k.whl?a&b'"),
+        ("file:///home/me/k.whl", ""),
+    ],
+)
+def test_messages_name_the_address_of_a_wheel_that_no_index_has(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, path: str, before: str, url: str, shown: str
+) -> None:
+    about = tmp_path / "kinetoscope-1.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Name: kinetoscope\n")
+    (about / "direct_url.json").write_text(json.dumps({"url": url, "archive_info": {}}))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "argv", [path])
+    monkeypatch.setenv("UV", "/usr/bin/uv")
+    assert called() == (f"{before} {shown} kinetoscope" if shown else f"{before.partition(' --')[0]} kinetoscope")
 
 
 def test_help_imports_no_command_and_no_package() -> None:
@@ -96,13 +127,14 @@ finally:
     print(sorted(name for name in sys.modules if name.startswith("kinetoscope")), "msgspec" in sys.modules)
 """
     done = subprocess.run([sys.executable, "-c", script], cwd=PROJECT, capture_output=True, text=True, check=True)
-    modules = ["", ".__main__", ".program", ".terminal", ".trace", ".trace.errors", ".trace.text"]
+    modules = ["", ".__main__", ".program", ".terminal", ".trace", ".trace.errors", ".trace.progress", ".trace.text"]
     assert done.stdout.splitlines()[-1] == f"{[f'kinetoscope{name}' for name in modules]} False"
 
 
 @pytest.mark.parametrize(
     ("command", "text"),
     [
+        *((command, "-q, --quiet no progress, no line about a file that was written") for command in COMMANDS),
         ("open", "seconds to wait for the browser (default 300)"),
         *((command, "print JSON") for command in ("summary", "decode")),
     ],
@@ -114,10 +146,19 @@ def test_options_are_explained(call: Call, command: str, text: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "the following arguments are required: COMMAND"),
-        (["lst"], "argument COMMAND: invalid choice: 'lst' (choose from"),
+        ([], "\nkinetoscope: error: no command; the commands are report, "),
+        (["reportt", "a.json"], "\nkinetoscope: error: no command 'reportt'; did you mean report?\n"),
+        (["list"], "error: no command 'list'; the commands are report, "),
+        (
+            ["my trace.json.gz"],
+            "error: no command 'my trace.json.gz'; for a file: kinetoscope report 'my trace.json.gz'\n",
+        ),
+        ([__file__], f"for a file: kinetoscope report {__file__}\n"),
+        (["report", "a.json", "--open", "--json"], "--open shows a file; give -o FILE.html"),
+        (["report", "a.json", "--open", "-o", "-"], "--open shows a file; give -o FILE.html"),
         (["summary", "--chek"], "the following arguments are required: TRACE"),
-        (["summary", "x", "--chek"], "unrecognized arguments: --chek"),
+        (["summary", "x", "--chek"], "kinetoscope summary: error: unrecognized arguments: --chek\n"),
+        (["report", "x", "--outptu=y", "--x"], "unrecognized arguments: --outptu=y --x; did you mean --output?\n"),
         *(
             (["open", "trace.json", "--timeout", text], f"must be a positive number of seconds, not '{text}'")
             for text in ("0", "-1", "nan", "soon")
@@ -170,6 +211,27 @@ def test_decode_as_text_and_as_json(call: Call) -> None:
     assert (code, err) == (0, "")
     assert (json.loads(out)["library"], json.loads(out)["tile"]) == ("cublas", "128x64")
     assert "\nlibrary    cublas\n" in call("decode", "nvjet_sm90_tst_128x64")[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "posix", "windows"),
+    [
+        ("a.json", "a.json", "a.json"),
+        (r"C:\runs\a.json", r"'C:\runs\a.json'", r"C:\runs\a.json"),
+        ("a b.json", "'a b.json'", '"a b.json"'),
+        ("a&b's.json", """'a&b'"'"'s.json'""", '"a&b\'s.json"'),
+    ],
+)
+def test_a_name_is_quoted_for_the_shell_of_the_system(name: str, posix: str, windows: str) -> None:
+    assert (quoted(name, is_windows=False), quoted(name, is_windows=True)) == (posix, windows)
+
+
+def test_patterns_are_expanded_where_no_shell_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("rank1.json", "rank0.json", "-odd.json"):
+        Path(name).touch()
+    given = ["report", "rank*.json", "none*.json", "-o*", "C:\\a\\b.json"]
+    assert expand_patterns(given) == ["report", "rank0.json", "rank1.json", *given[2:]]
 
 
 HOSTILE_NAMES = ("##[error]spoof", "::error::spoof", "##[add-mask]a", f"{'x' * 90} ::error::wrapped")

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import msgspec
 from hypothesis import given, strategies as st
 
 from kinetoscope.diagnosis.diagnose import diagnose
@@ -16,10 +17,13 @@ from kinetoscope.doctor.checks import checks_text
 from kinetoscope.doctor.trace_checks import check_trace
 from kinetoscope.report.diagnosed import DiagnosedTrace
 from kinetoscope.report.document import report_html
+from kinetoscope.report.trace_report import TraceReport, trace_report
+from kinetoscope.trace.documents import BRIEF_CHARACTERS, document_text
 from kinetoscope.trace.events import Trace, TraceError
 from kinetoscope.trace.kineto import read_trace
+from kinetoscope.trace.summaries import summary_document
 from kinetoscope.trace.summary import summary_text
-from kinetoscope.trace.totals import summarize, summary_json
+from kinetoscope.trace.totals import summarize
 from tests.tool.events import HOST, Event, gpu_annotation, kernel, launch, memcpy, memset, op, overhead, step
 from tests.tool.trace.test_trace import exercise
 
@@ -120,8 +124,11 @@ def use(trace: Trace) -> None:
     texts = [checks_text(check_trace(trace), "")]
     if trace.steps:
         summary = summarize(trace)
-        html = report_html(DiagnosedTrace("it", diagnose(trace), summary))
-        texts += [summary_text(summary), summary_json(summary), html]
+        diagnosed = DiagnosedTrace("it", diagnose(trace), summary)
+        html, data = report_html(diagnosed), document_text(trace_report(diagnosed), "brief")
+        texts += [summary_text(summary), document_text(summary_document(summary, "train.json")), html, data]
+        assert len(data) <= BRIEF_CHARACTERS
+        msgspec.json.decode(data, type=TraceReport)  # strict: neither NaN nor another type
         assert "<b>evil" not in html
     assert not any("\x1b" in text for text in texts)
 

@@ -1,4 +1,4 @@
-// What the theme leaves undone: names for its search, its notes within code and the buttons of code; a way on below the
+// What the theme leaves undone: the address of this site in shell lines that install from it; names for its search, its notes within code and the buttons of code; a way on below the
 // results of a search for those who do not find what they seek; no typical heights above a link's section.
 (() => {
   if (location.hash) document.documentElement.classList.add("jumped");
@@ -11,9 +11,11 @@
   });
   const search = document.querySelector(".md-search");
   const config = document.getElementById("__config");
-  if (!search || !config) return;
-  search.setAttribute("aria-label", "Search");
+  if (!config) return;
   const root = new URL(`${JSON.parse(config.textContent).base}/`, location);
+  document.querySelectorAll("[data-site]").forEach((place) => { place.textContent = root.href; });
+  if (!search) return;
+  search.setAttribute("aria-label", "Search");
   const link = make("a", { href: new URL("#what-do-you-see", root).href }, "Start from what you see");
   search.querySelector(".md-search-result").after(make("p", { className: "search-way-on" }, "Not found? ", link));
 })();

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from kinetoscope.diagnosis.amounts import count_text, duration_text
 from kinetoscope.diagnosis.facts import MIN_SHARE, Facts
 from kinetoscope.diagnosis.missing import no_calls, no_gpu_work, no_warm_step
-from kinetoscope.diagnosis.rule import CannotTell, Finding, Rule
+from kinetoscope.diagnosis.rule import CannotTell, Finding, Measured, Rule
 from kinetoscope.diagnosis.sources import MSPROF
 from kinetoscope.trace.events import Span, starting_in
 
@@ -28,7 +28,8 @@ def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     names = ", ".join(count_text(count / len(facts.steps), name, name) for name, count in counts)
     title = f"Allocating from the driver takes {duration_text(calls_us)} per step: {names}"
     where = facts.sites([max(calls, key=lambda call: call.duration_us)])[0].text
-    return [Finding(RULE, title, where, facts.evidence(calls), calls_us, saving_us)]
+    measured = (Measured("allocator calls per step", len(calls) / len(facts.steps), "calls"),)
+    return [Finding(RULE, title, where, facts.evidence(calls), calls_us, saving_us, measured=measured)]
 
 
 def _has_settled(facts: Facts, calls: Sequence[Span]) -> bool:
@@ -46,8 +47,10 @@ RULE = Rule(
     threshold=f"from a ceiling of {MIN_SHARE:.0%} of the median step on",
     source=f"{MSPROF} (memory.yaml: 10 ms); the share is this book's",
     advice="In the first steps this is warm-up: record later ones. Else sizes change from step to step, or memory is "
-    "short: pad to a few sizes, set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, do not call "
+    "short: pad to a few sizes, set PYTORCH_ALLOC_CONF=expandable_segments:True, do not call "
     "torch.cuda.empty_cache() in the loop.",
     find=find,
     needs=(no_calls, no_gpu_work, no_warm_step),
+    confidence="high",
+    mistaken="The loop is not warm yet: the first steps fill the allocator, and later steps call none of these.",
 )

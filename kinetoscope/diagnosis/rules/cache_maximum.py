@@ -103,4 +103,6 @@ RULE = Rule(
     "such as 256, 512 and 1,024, so that each is compiled once; or pass attention only the filled part, rounded up "
     "to a block.",
     find=find,
+    confidence="low",
+    mistaken="Prompt and answer are longer in use than in this trace, so that they fill the cache.",
 )

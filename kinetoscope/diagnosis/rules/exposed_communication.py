@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from kinetoscope.diagnosis.amounts import duration_text, share_text
 from kinetoscope.diagnosis.facts import Facts
 from kinetoscope.diagnosis.missing import no_gpu_work
-from kinetoscope.diagnosis.rule import CannotTell, Finding, Rule
+from kinetoscope.diagnosis.rule import CannotTell, Finding, Measured, Rule
 from kinetoscope.diagnosis.sources import TENSORBOARD
 from kinetoscope.trace.communication import communication, exposed_communication_us, is_collective
 from kinetoscope.trace.events import GpuActivity
@@ -39,7 +39,8 @@ def find(facts: Facts) -> Sequence[Finding] | CannotTell:
         f"({share_text(exposed_us, facts.long_run_us)}), of {duration_text(total_us)} in all; the longest are {longest}"
     )
     where = facts.place(next(kernel for kernel in found if _name(kernel) == longest))
-    return [Finding(RULE, title, where or longest, facts.evidence(found), total_us, exposed_us)]
+    measured = (Measured("communication per step", total_us, "us"), Measured("of it exposed", exposed_us, "us"))
+    return [Finding(RULE, title, where or longest, facts.evidence(found), total_us, exposed_us, measured=measured)]
 
 
 def _name(activity: GpuActivity) -> str:
@@ -59,4 +60,7 @@ RULE = Rule(
     "later. Send less: bf16 gradients, accumulate over several steps.",
     find=find,
     needs=(no_gpu_work,),
+    confidence="high",
+    mistaken="Part of the time is waiting for a late rank: the network is not slow, and overlapping hides nothing. "
+    "Only the traces of all ranks tell.",
 )

@@ -8,7 +8,7 @@ from kinetoscope.diagnosis.amounts import duration_text, share_text
 from kinetoscope.diagnosis.cpu_states import is_download, is_pageable_upload
 from kinetoscope.diagnosis.facts import Facts
 from kinetoscope.diagnosis.missing import no_gpu_work
-from kinetoscope.diagnosis.rule import CannotTell, Finding, Rule
+from kinetoscope.diagnosis.rule import CannotTell, Finding, Measured, Rule
 from kinetoscope.diagnosis.sources import NSYS_AI
 from kinetoscope.trace.events import GpuActivity
 from kinetoscope.trace.intervals import length_us, union_of
@@ -31,7 +31,11 @@ def find(facts: Facts) -> Sequence[Finding] | CannotTell:
         f"({share_text(alone_us, facts.long_run_us)}), of {duration_text(copies_us)} in all, {megabytes:,.3g} MB"
     )
     longest = max(copies, key=lambda copy: copy.duration_us)
-    return [Finding(RULE, title, facts.place(longest), facts.evidence(copies), copies_us, alone_us)]
+    measured = (
+        Measured("copied per step", megabytes * 1e6, "bytes"),
+        Measured("copies alone per step", alone_us, "us"),
+    )
+    return [Finding(RULE, title, facts.place(longest), facts.evidence(copies), copies_us, alone_us, measured=measured)]
 
 
 def _has_own_rule(copy: GpuActivity) -> bool:
@@ -53,4 +57,6 @@ RULE = Rule(
     "seldom, and keep on the GPU what fits.",
     find=find,
     needs=(no_gpu_work,),
+    confidence="high",
+    mistaken="The copy is rare in the whole run, such as a checkpoint, and happens to be in the recorded steps.",
 )

@@ -7,7 +7,7 @@ from statistics import median
 
 from kinetoscope.diagnosis.amounts import count_text, duration_text
 from kinetoscope.diagnosis.facts import Facts
-from kinetoscope.diagnosis.rule import CannotTell, Finding, Rule
+from kinetoscope.diagnosis.rule import CannotTell, Finding, Measured, Rule
 from kinetoscope.diagnosis.sources import GPUPROF, STEPS
 from kinetoscope.diagnosis.start_up import MIN_CALL_US, START_UP_US, runtime_name
 from kinetoscope.diagnosis.step_facts import MIN_STEPS, MIN_WARM_UP_US, WARM_UP_RATIO, WARM_UP_RATIO_OF_TWO
@@ -46,7 +46,8 @@ def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     longest = sorted(top, key=lambda op: -op.duration_us)[:10]
     where = facts.sites(longest[:1])[0].text or longest[0].name if longest else ""
     advice = OTHER_WORK if more >= OTHER_WORK_RATIO else ""
-    return [Finding(RULE, title, where, (step, *longest), extra_us, extra_us, advice)]
+    measured = Measured("the first step", first_us, "us"), Measured("the other steps", others_us, "us")
+    return [Finding(RULE, title, where, (step, *longest), extra_us, extra_us, advice, measured)]
 
 
 def _operators(step: Step) -> int:
@@ -57,7 +58,9 @@ def _start_up(facts: Facts) -> Finding:
     calls = facts.start_up
     where = facts.sites([max(calls, key=lambda call: call.duration_us)])[0].text
     title = f"The trace {_started(calls)}"
-    return Finding(RULE, title, where, facts.evidence(calls), facts.length_us(calls), facts.saving_us(calls))
+    times = facts.length_us(calls), facts.saving_us(calls)
+    measured = (Measured("calls that start the runtime", len(calls), "calls"),)
+    return Finding(RULE, title, where, facts.evidence(calls), *times, measured=measured)
 
 
 def _started(calls: Sequence[CudaCall]) -> str:
@@ -84,4 +87,6 @@ RULE = Rule(
     "(TORCHINDUCTOR_CACHE_DIR) and tuning results.",
     find=find,
     is_once=True,
+    confidence="high",
+    mistaken="The first step is meant to be in the trace, as for measuring a cold start, or it has other work.",
 )

@@ -13,7 +13,7 @@ from kinetoscope.diagnosis.cpu_times import is_cpu_only, own_times
 from kinetoscope.diagnosis.facts import MIN_SHARE, Facts
 from kinetoscope.diagnosis.missing import no_gpu_work, no_step_operators
 from kinetoscope.diagnosis.peaks import find_peaks
-from kinetoscope.diagnosis.rule import CannotTell, Finding, Rule
+from kinetoscope.diagnosis.rule import CannotTell, Finding, Measured, Rule
 from kinetoscope.diagnosis.sites import around
 from kinetoscope.diagnosis.sources import OWN, SHAPES
 from kinetoscope.diagnosis.waste import Waste, findings
@@ -68,7 +68,10 @@ def _on_cpu(facts: Facts) -> list[Finding] | CannotTell:
     operators = count_text(len(found) / len(facts.steps), "operator")
     title = f"{operators} in float64: {duration_text(total_us)} per step, the longest {longest.name}"
     ops = [op for op, _ in found]
-    return [Finding(RULE, title, facts.sites([longest])[0].text, facts.evidence(ops), total_us, total_us)]
+    measured = (Measured("float64 operators per step", len(found) / len(facts.steps), "operators"),)
+    return [
+        Finding(RULE, title, facts.sites([longest])[0].text, facts.evidence(ops), total_us, total_us, measured=measured)
+    ]
 
 
 def has_float64(op: CpuOp) -> bool:
@@ -128,4 +131,6 @@ RULE = Rule(
     source=OWN,
     advice="Give the type where the tensor is made: `torch.as_tensor(array, dtype=torch.float32)`.",
     find=find,
+    confidence="medium",
+    mistaken="The computation needs float64, as a sum over very many values may.",
 )

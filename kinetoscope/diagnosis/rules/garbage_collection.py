@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from kinetoscope.diagnosis.amounts import count_text, duration_text
 from kinetoscope.diagnosis.facts import MIN_SHARE, Facts
-from kinetoscope.diagnosis.rule import CannotTell, Finding, Rule
+from kinetoscope.diagnosis.rule import CannotTell, Finding, Measured, Rule
 from kinetoscope.diagnosis.sources import COLLECTOR, MSPROF, NSYS_AI
 
 EVENT = "Python GC"
@@ -30,7 +30,8 @@ def find(facts: Facts) -> Sequence[Finding] | CannotTell:
         f"the longest {duration_text(longest.duration_us)}"
     )
     site = facts.sites([longest])[0]
-    return [Finding(RULE, title, site.line or site.text, facts.evidence(runs), total_us, saving_us)]
+    measured = (Measured("runs of the collector", len(runs), "runs"),)
+    return [Finding(RULE, title, site.line or site.text, facts.evidence(runs), total_us, saving_us, measured=measured)]
 
 
 RULE = Rule(
@@ -42,4 +43,6 @@ RULE = Rule(
     advice="gc.collect(); gc.freeze() after building the model, then gc.disable() and gc.collect() every few hundred "
     "steps, on all ranks at the same step.",
     find=find,
+    confidence="high",
+    mistaken="The collector runs rarely in the whole run, and happens to run in the recorded steps.",
 )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from kinetoscope.diagnosis.amounts import duration_text, share_text
 from kinetoscope.diagnosis.facts import Facts
 from kinetoscope.diagnosis.missing import no_gpu_work
-from kinetoscope.diagnosis.rule import CannotTell, Finding, Rule
+from kinetoscope.diagnosis.rule import CannotTell, Finding, Measured, Rule
 
 MIN_SHARE = 0.10
 
@@ -30,7 +30,8 @@ def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     )
     where = ", ".join(f"GPU {gpu.device}" for gpu in use.gpus)
     evidence = facts.evidence([activity for step in facts.steps for activity in step.activities])
-    return [Finding(RULE, title, where, evidence, use.uneven_us, bubble_us)]
+    measured = (Measured("GPUs", count, "GPUs"), Measured("longest bubble per step", idlest.bubble_us, "us"))
+    return [Finding(RULE, title, where, evidence, use.uneven_us, bubble_us, measured=measured)]
 
 
 RULE = Rule(
@@ -46,4 +47,7 @@ RULE = Rule(
     "the model fits on one GPU, use one.",
     find=find,
     needs=(no_gpu_work,),
+    confidence="high",
+    mistaken="The GPUs are meant to take turns, as one of them serves another program or holds what does not fit on "
+    "one.",
 )

@@ -8,7 +8,7 @@ from statistics import median
 from kinetoscope.diagnosis.amounts import duration_text
 from kinetoscope.diagnosis.facts import Facts
 from kinetoscope.diagnosis.missing import no_gpu_work
-from kinetoscope.diagnosis.rule import CannotTell, Finding, Rule
+from kinetoscope.diagnosis.rule import CannotTell, Finding, Measured, Rule
 from kinetoscope.diagnosis.sources import GPUPROF, STEPS
 from kinetoscope.diagnosis.step_facts import MIN_STEPS
 from kinetoscope.trace.communication import is_collective
@@ -43,7 +43,8 @@ def find(facts: Facts) -> Sequence[Finding] | CannotTell:
         f"In {worst[1]} the same kernels take {worst[0]:.1f} times as long as in most steps; "
         f"{duration_text(extra_us)} per step in all"
     )
-    return [Finding(RULE, title, worst[1], facts.evidence(slow), extra_us, extra_us)]
+    measured = (Measured("time against most steps", worst[0], "times"),)
+    return [Finding(RULE, title, worst[1], facts.evidence(slow), extra_us, extra_us, measured=measured)]
 
 
 def _shape(kernels: Sequence[GpuActivity]) -> list[object]:
@@ -63,4 +64,6 @@ RULE = Rule(
     "the job a GPU of its own; lock the clocks to compare.",
     find=find,
     needs=(no_gpu_work,),
+    confidence="medium",
+    mistaken="Kernels whose time depends on their data, such as sparse or routed work, got other data in these steps.",
 )

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from kinetoscope.diagnosis.amounts import count_text, duration_text
 from kinetoscope.diagnosis.facts import Facts
 from kinetoscope.diagnosis.missing import no_operators
-from kinetoscope.diagnosis.rule import CannotTell, Finding, Rule
+from kinetoscope.diagnosis.rule import CannotTell, Finding, Measured, Rule
 from kinetoscope.diagnosis.sources import OWN, STACKS
 from kinetoscope.trace.intervals import Interval, intersect, interval, length_us, subtract, union, union_of
 
@@ -41,7 +41,11 @@ def find(facts: Facts) -> Sequence[Finding] | CannotTell:
         f"{count_text(len(resumed) / len(facts.steps), 'graph break')} per step in {count_text(len(places), 'place')}; "
         f"{duration_text(total_us)} between the graphs"
     )
-    return [Finding(RULE, title, where, facts.evidence(resumed), total_us, saving_us)]
+    measured = (
+        Measured("graph breaks per step", len(resumed) / len(facts.steps), "breaks"),
+        Measured("places", len(places), "places"),
+    )
+    return [Finding(RULE, title, where, facts.evidence(resumed), total_us, saving_us, measured=measured)]
 
 
 def _between(inside: Sequence[Interval], resumed: Sequence[Interval]) -> list[Interval]:
@@ -92,4 +96,6 @@ RULE = Rule(
     "printing, .item() and foreign libraries out of the compiled function.",
     find=find,
     needs=(no_operators,),
+    confidence="high",
+    mistaken="The break is where the code must leave the graph, and the GPU has enough queued work to cross it.",
 )

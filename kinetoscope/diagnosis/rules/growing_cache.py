@@ -61,4 +61,6 @@ RULE = Rule(
     advice="Allocate the cache once for the longest sequence and write each position in place (`index_copy_`); in "
     "transformers, cache_implementation='static'. Attention then should read only the filled part.",
     find=find,
+    confidence="medium",
+    mistaken="The tensor that grows is no cache of keys and values, or the whole sequence is short.",
 )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from kinetoscope.diagnosis.amounts import count_text, duration_text
 from kinetoscope.diagnosis.facts import MIN_SHARE, Facts
-from kinetoscope.diagnosis.rule import CannotTell, Finding, Rule
+from kinetoscope.diagnosis.rule import CannotTell, Finding, Measured, Rule
 from kinetoscope.diagnosis.rules.sync_in_step import downloads, unclaimed_times, until_work, waits
 from kinetoscope.diagnosis.sources import GENERATE_SYNCS
 
@@ -30,7 +30,10 @@ def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     places = list(dict.fromkeys(site.text for _, site in sorted(reads, key=lambda read: -read[0].duration_us)))
     values = count_text(len(ops) / len(facts.steps), "value")
     title = f"The host reads {values} per token and waits {duration_text(waiting_us)}"
-    return [Finding(RULE, title, ", ".join(places[:3]), facts.evidence(calls), waiting_us, saving_us)]
+    measured = (Measured("values read per token", len(ops) / len(facts.steps), "values"),)
+    return [
+        Finding(RULE, title, ", ".join(places[:3]), facts.evidence(calls), waiting_us, saving_us, measured=measured)
+    ]
 
 
 RULE = Rule(
@@ -44,4 +47,6 @@ RULE = Rule(
     advice="Keep the tokens on the GPU: feed the picked token back without reading it, and read the check for the end "
     "every tenth token, or one token late from pinned memory. Tokens after the end are then cut off.",
     find=find,
+    confidence="high",
+    mistaken="The host must know each token before the next, as for grammars or tools that constrain the answer.",
 )

@@ -50,4 +50,7 @@ RULE = Rule(
     "`x.to(memory_format=torch.channels_last)`.",
     find=find,
     needs=(no_gpu_work,),
+    confidence="medium",
+    mistaken="The convolution is so much faster in the other layout that converting pays, and the input arrives in "
+    "this one.",
 )

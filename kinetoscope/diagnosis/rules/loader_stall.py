@@ -11,7 +11,7 @@ from kinetoscope.diagnosis.cpu_times import is_cpu_only, slowest_own_code
 from kinetoscope.diagnosis.facts import SLOWDOWN, Facts
 from kinetoscope.diagnosis.missing import no_operators
 from kinetoscope.diagnosis.per_step import slow_steps, usual, window
-from kinetoscope.diagnosis.rule import CannotTell, Finding, Rule
+from kinetoscope.diagnosis.rule import CannotTell, Finding, Measured, Rule
 from kinetoscope.diagnosis.sources import TENSORBOARD
 from kinetoscope.diagnosis.step_facts import MIN_STEPS
 from kinetoscope.trace.intervals import (
@@ -106,7 +106,8 @@ def _finding(facts: Facts, title: str, fetches: Sequence[CpuSpan], loading_us: f
     advice = ON_CPU if is_cpu_only(facts) else ""
     if "_SingleProcess" in longest.name:
         advice = f"The main process loads the data itself: set num_workers. {advice or RULE.advice}"
-    return Finding(RULE, title, where, facts.evidence(fetches), loading_us, saving_us, advice)
+    measured = (Measured("fetches per step", len(fetches) / len(facts.steps), "fetches"),)
+    return Finding(RULE, title, where, facts.evidence(fetches), loading_us, saving_us, advice, measured)
 
 
 RULE = Rule(
@@ -122,4 +123,7 @@ RULE = Rule(
     "augment ahead of time or on the GPU. Time the step without the profiler, too: there the GPU's work may hide the "
     "loader.",
     find=find,
+    confidence="high",
+    mistaken="The profiler slows the loop less than the loader's processes, or the trace begins while the workers "
+    "start.",
 )

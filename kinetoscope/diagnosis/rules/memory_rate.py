@@ -10,7 +10,7 @@ from kinetoscope.diagnosis.facts import MIN_SHARE, SLOWDOWN, Facts
 from kinetoscope.diagnosis.missing import unseen
 from kinetoscope.diagnosis.peaks import Peaks, find_peaks
 from kinetoscope.diagnosis.products import is_product
-from kinetoscope.diagnosis.rule import CannotTell, Finding, Rule
+from kinetoscope.diagnosis.rule import CannotTell, Finding, Measured, Rule
 from kinetoscope.diagnosis.sources import MEMORY_RATE
 from kinetoscope.diagnosis.token_work import cache_bytes, product_works, prompt_weight_bytes, reads, reads_known_bytes
 from kinetoscope.trace.events import Step
@@ -50,7 +50,8 @@ def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     )
     longest = max(facts.step.activities, key=lambda activity: activity.duration_us)
     evidence = facts.evidence(facts.step.activities)
-    return [Finding(RULE, title, facts.place(longest), evidence, round(busy, 3), saving_us)]
+    measured = (Measured("read per token", moved, "bytes"), Measured("reading at the peak rate", least_us, "us"))
+    return [Finding(RULE, title, facts.place(longest), evidence, round(busy, 3), saving_us, measured=measured)]
 
 
 def _unknown(facts: Facts) -> CannotTell | None:
@@ -92,4 +93,7 @@ RULE = Rule(
     "join products that read the same input (q, k and v; gate and up), and let attention split the keys. Then read "
     "fewer bytes: weights in fp8 or int8, or more sequences for the same weights.",
     find=find,
+    confidence="low",
+    mistaken="The GPU does other work than reading weights and cache, such as sampling or a second model, or clocks "
+    "are lowered on purpose.",
 )

@@ -60,4 +60,6 @@ RULE = Rule(
     "allows.",
     find=find,
     needs=(no_gpu_work, partial(unseen, concerns=_is_copy, needs_shapes=False)),
+    confidence="medium",
+    mistaken="The copy is needed: the program changes it, or keeps it while the original changes.",
 )

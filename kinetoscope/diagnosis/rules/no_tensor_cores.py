@@ -75,4 +75,6 @@ RULE = Rule(
     "`torch.set_float32_matmul_precision('high')`.",
     find=find,
     needs=(no_gpu_work,),
+    confidence="medium",
+    mistaken="The products need the full precision of float32.",
 )

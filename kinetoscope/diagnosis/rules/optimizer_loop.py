@@ -16,7 +16,7 @@ from kinetoscope.diagnosis.cpu_times import is_cpu_only
 from kinetoscope.diagnosis.facts import MIN_SHARE, Facts
 from kinetoscope.diagnosis.fusing import in_optimizer
 from kinetoscope.diagnosis.missing import no_gpu_work, no_operators, no_step_operators
-from kinetoscope.diagnosis.rule import CannotTell, Finding, Rule
+from kinetoscope.diagnosis.rule import CannotTell, Finding, Measured, Rule
 from kinetoscope.diagnosis.sites import around
 from kinetoscope.diagnosis.waste import Launched, Waste, findings, launched, runs, streams
 from kinetoscope.trace.events import GpuActivity, Step
@@ -55,7 +55,19 @@ def _on_cpu(facts: Facts) -> list[Finding]:
         f"({share_text(total_us, facts.mean_step_us)}) with the Python between them"
     )
     advice = "" if facts.trace.devices else ON_CPU  # with a GPU in the machine, the parameters may be on it
-    return [Finding(RULE, title, busiest_place(facts, single), facts.evidence(single), total_us, saving_us, advice)]
+    measured = (Measured("operators per step", len(single) / steps, "operators"),)
+    return [
+        Finding(
+            RULE,
+            title,
+            busiest_place(facts, single),
+            facts.evidence(single),
+            total_us,
+            saving_us,
+            advice,
+            measured=measured,
+        )
+    ]
 
 
 def _is_single(activity: GpuActivity) -> bool:
@@ -107,4 +119,6 @@ RULE = Rule(
     advice="Construct the optimizer with `fused=True`, or with `foreach=True` where it has no fused implementation.",
     find=find,
     needs=(no_operators,),
+    confidence="medium",
+    mistaken="The optimizer has neither a fused nor a foreach implementation, or parameters are few and large.",
 )

@@ -8,7 +8,7 @@ from kinetoscope.diagnosis.amounts import count_text, duration_text
 from kinetoscope.diagnosis.cpu_states import is_pageable_upload
 from kinetoscope.diagnosis.facts import MIN_SHARE, Facts
 from kinetoscope.diagnosis.missing import no_gpu_work
-from kinetoscope.diagnosis.rule import CannotTell, Finding, Rule
+from kinetoscope.diagnosis.rule import CannotTell, Finding, Measured, Rule
 from kinetoscope.diagnosis.sources import NSIGHT
 from kinetoscope.trace.events import CpuOp
 from kinetoscope.trace.queries import copies
@@ -34,7 +34,11 @@ def find(facts: Facts) -> Sequence[Finding] | CannotTell:
         f"{count_text(len(pageable) / len(facts.steps), 'copy')} per step from pageable "
         f"memory: {megabytes:,.3g} MB, {duration_text(copies_us)}"
     )
-    return [Finding(RULE, title, where, facts.evidence(pageable), copies_us, saving_us)]
+    measured = (
+        Measured("copies per step", len(pageable) / len(facts.steps), "copies"),
+        Measured("copied per step", megabytes * 1e6, "bytes"),
+    )
+    return [Finding(RULE, title, where, facts.evidence(pageable), copies_us, saving_us, measured=measured)]
 
 
 RULE = Rule(
@@ -48,4 +52,6 @@ RULE = Rule(
     "(device=...) instead of copying them.",
     find=find,
     needs=(no_gpu_work,),
+    confidence="high",
+    mistaken="The data is used once and pinning it takes longer than the copy saves.",
 )

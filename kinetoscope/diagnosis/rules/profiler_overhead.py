@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from kinetoscope.diagnosis.amounts import duration_text, share_text
 from kinetoscope.diagnosis.facts import Facts
 from kinetoscope.diagnosis.missing import no_gpu_work
-from kinetoscope.diagnosis.rule import CannotTell, Finding, Rule
+from kinetoscope.diagnosis.rule import CannotTell, Finding, Measured, Rule
 from kinetoscope.diagnosis.sources import OWN
 
 MIN_SHARE = 0.10
@@ -29,7 +29,8 @@ def find(facts: Facts) -> Sequence[Finding] | CannotTell:
         f"Overheads of CUPTI take {duration_text(total_us)} per step ({share_text(total_us, facts.step_us)}), most of "
         f"it {longest}"
     )
-    return [Finding(RULE, title, longest, facts.evidence(spans), total_us, saving_us)]
+    measured = (Measured("overheads per step", len(spans) / len(facts.steps), "events"),)
+    return [Finding(RULE, title, longest, facts.evidence(spans), total_us, saving_us, measured=measured)]
 
 
 RULE = Rule(
@@ -43,4 +44,6 @@ RULE = Rule(
     "leave out with_stack, record_shapes and profile_memory. Lazy Function Loading is a kernel's first launch.",
     find=find,
     needs=(no_gpu_work,),
+    confidence="high",
+    mistaken="It is no fault of the program: without the profiler this time is gone.",
 )

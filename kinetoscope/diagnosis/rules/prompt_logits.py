@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from kinetoscope.diagnosis.amounts import count_text, duration_text
 from kinetoscope.diagnosis.facts import MIN_SHARE, Facts
-from kinetoscope.diagnosis.rule import CannotTell, Finding, Rule
+from kinetoscope.diagnosis.rule import CannotTell, Finding, Measured, Rule
 from kinetoscope.diagnosis.sources import LOGITS_TO_KEEP
 from kinetoscope.diagnosis.token_work import product_works
 from kinetoscope.trace.events import GpuActivity
@@ -42,7 +42,8 @@ def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     )
     longest = max(wide, key=lambda activity: activity.duration_us)
     times = round(wide_us / len(facts.steps), 3), round(saving_us / len(facts.steps), 3)
-    return [Finding(RULE, title, facts.place(longest), facts.evidence(wide), *times)]
+    measured = (Measured("positions", rows, "rows"), Measured("positions used", used, "rows"))
+    return [Finding(RULE, title, facts.place(longest), facts.evidence(wide), *times, measured=measured)]
 
 
 def _rows(activity: GpuActivity, vocabulary: int) -> int:
@@ -73,4 +74,6 @@ RULE = Rule(
     "`logits_to_keep=1`. Leave it if you score the prompt.",
     find=find,
     is_once=True,
+    confidence="medium",
+    mistaken="The logits of all positions are wanted, as for scoring the prompt or speculative decoding.",
 )

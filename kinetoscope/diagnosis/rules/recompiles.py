@@ -9,7 +9,7 @@ from kinetoscope.diagnosis.amounts import count_text, duration_text
 from kinetoscope.diagnosis.cpu_states import outermost
 from kinetoscope.diagnosis.facts import MIN_SHARE, Facts
 from kinetoscope.diagnosis.missing import no_operators
-from kinetoscope.diagnosis.rule import CannotTell, Finding, Rule
+from kinetoscope.diagnosis.rule import CannotTell, Finding, Measured, Rule
 from kinetoscope.diagnosis.sources import OWN
 
 _COMPILE_ID = re.compile(r"compile_id=(\d+)/(\d+)")
@@ -28,11 +28,16 @@ def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     matches = (_COMPILE_ID.search(op.name) for op in facts.in_steps(facts.cpu.ops))
     again = sorted({match[0] for match in matches if match is not None and match[2] != "0"})
     total_us = facts.length_us(compiling)
+    where = site.line or site.module or site.text
     runs = count_text(len(whole), "compilation")
     title = f"Compiling takes {duration_text(total_us)} per step: {runs} in {count_text(len(facts.steps), 'step')}"
     if again:
         title += f"; compiled again: {', '.join(again[:3])}"
-    return [Finding(RULE, title, site.line or site.module, facts.evidence(whole), total_us, saving_us)]
+    measured = (
+        Measured("compilations", len(whole), "compilations"),
+        Measured("of compiled code", len(again), "compilations"),
+    )
+    return [Finding(RULE, title, where, facts.evidence(whole), total_us, saving_us, measured=measured)]
 
 
 RULE = Rule(
@@ -45,4 +50,6 @@ RULE = Rule(
     advice="In the first steps this is warm-up: record later ones. Else TORCH_LOGS=recompiles prints the guard that "
     "failed: mark the dimension with torch._dynamo.mark_dynamic, pad to a few sizes, pass tensors instead of numbers.",
     find=find,
+    confidence="high",
+    mistaken="The steps are the first of the run, in which everything is compiled once.",
 )

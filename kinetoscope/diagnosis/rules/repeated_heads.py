@@ -55,4 +55,7 @@ RULE = Rule(
     advice="Call `F.scaled_dot_product_attention(..., enable_gqa=True)` with the heads of keys and values as they are, "
     "or FlexAttention. In transformers, a mask makes it copy: pass none where no sequence is padded.",
     find=find,
+    confidence="medium",
+    mistaken="The attention kernel in use takes no grouped heads on this GPU, so that the copy is the price of the "
+    "kernel.",
 )

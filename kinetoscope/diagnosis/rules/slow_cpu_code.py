@@ -10,7 +10,7 @@ from kinetoscope.diagnosis.facts import MAX_EVIDENCE, Facts
 from kinetoscope.diagnosis.gaps import LONG_US, Gap
 from kinetoscope.diagnosis.missing import no_gpu_work, no_operators, no_warm_step
 from kinetoscope.diagnosis.per_step import slow_steps
-from kinetoscope.diagnosis.rule import CannotTell, Finding, Rule
+from kinetoscope.diagnosis.rule import CannotTell, Finding, Measured, Rule
 from kinetoscope.diagnosis.sources import NSYS_AI, STACKS
 from kinetoscope.trace.events import CpuOp, CudaCall, PythonFunction, Span, starting_in
 from kinetoscope.trace.marks import WHOLE
@@ -46,7 +46,11 @@ def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     advice = "" if facts.has_stacks or not python_us else f"{STACKS} shows which functions run. {RULE.advice}"
     if not slow:
         total_us, saving_us = facts.per_step_us(total_us), facts.per_step_us(saving_us)
-    return [Finding(RULE, title, where, facts.evidence(running), total_us, saving_us, advice)]
+    measured = (
+        Measured("long gaps per step", len(gaps) / steps, "gaps"),
+        Measured("gaps outside operators and calls", python_us, "us"),
+    )
+    return [Finding(RULE, title, where, facts.evidence(running), total_us, saving_us, advice, measured=measured)]
 
 
 def _savings_us(facts: Facts, gaps: Sequence[Gap]) -> list[float]:
@@ -104,4 +108,6 @@ RULE = Rule(
     "logging, metrics and preprocessing out of the loop or to another process; record after warm-up.",
     find=find,
     needs=(no_gpu_work, no_operators, no_warm_step),
+    confidence="medium",
+    mistaken="The profiler makes the code slow, most of all with stacks, or the code is rare in the whole run.",
 )

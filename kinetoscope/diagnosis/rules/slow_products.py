@@ -66,4 +66,6 @@ RULE = Rule(
     "the summed side, and compare with `mode='max-autotune'`.",
     find=find,
     needs=(no_gpu_work, partial(unseen, concerns=is_product, needs_shapes=True)),
+    confidence="low",
+    mistaken="The GPU's clocks are lowered, or the sizes are given by the model and no library has a better kernel.",
 )

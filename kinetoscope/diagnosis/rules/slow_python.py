@@ -13,7 +13,7 @@ from kinetoscope.diagnosis.cpu_times import is_cpu_only, slowest_own_code
 from kinetoscope.diagnosis.facts import MAX_EVIDENCE, Facts
 from kinetoscope.diagnosis.gaps import LONG_US
 from kinetoscope.diagnosis.missing import no_step_operators
-from kinetoscope.diagnosis.rule import CannotTell, Finding, Rule
+from kinetoscope.diagnosis.rule import CannotTell, Finding, Measured, Rule
 from kinetoscope.diagnosis.sources import OWN, STACKS
 from kinetoscope.trace.events import Span, starting_in
 from kinetoscope.trace.intervals import Interval, length_us, lengths_in, ns, subtract, union_of
@@ -47,7 +47,8 @@ def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     )
     running = facts.evidence([_running(facts, pause) for pause in pauses[:MAX_EVIDENCE]])
     advice = RULE.advice if facts.has_stacks else f"{STACKS} shows which functions run. {RULE.advice}"
-    return [Finding(RULE, title, where, running, total_us, total_us, advice)]
+    measured = (Measured("long times per step", len(pauses) / len(facts.steps), "times"),)
+    return [Finding(RULE, title, where, running, total_us, total_us, advice, measured=measured)]
 
 
 def _pauses(facts: Facts) -> list[Interval]:
@@ -96,4 +97,6 @@ RULE = Rule(
     "process; compute on tensors in place of Python numbers. The profiler slows Python, most of all with stacks, so "
     "time the step without it, too.",
     find=find,
+    confidence="medium",
+    mistaken="The profiler makes Python slow, most of all with stacks, or another program had the core.",
 )

@@ -59,4 +59,6 @@ RULE = Rule(
     "use `torch.cat`, `torch.stack` or `torch._foreach_copy_`.",
     find=find,
     needs=(no_gpu_work,),
+    confidence="medium",
+    mistaken="The tensors are needed at different times, so that they cannot be copied together.",
 )

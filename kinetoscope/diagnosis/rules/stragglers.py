@@ -10,7 +10,7 @@ from msgspec import structs
 from kinetoscope.diagnosis.amounts import duration_text, share_text
 from kinetoscope.diagnosis.facts import Facts
 from kinetoscope.diagnosis.missing import no_gpu_work
-from kinetoscope.diagnosis.rule import CannotTell, Finding, Rule
+from kinetoscope.diagnosis.rule import CannotTell, Finding, Measured, Rule
 from kinetoscope.diagnosis.sources import NSYS_AI
 from kinetoscope.job.compared import Compared, RankWork
 from kinetoscope.job.lateness import MIN_SHARE, Late, find_late
@@ -76,7 +76,8 @@ def _finding(late: Late, places: dict[int, Place], steps: dict[Place, list[Step]
         "it with nothing beside it"
     )
     evidence: list[GpuActivity] = [kernel for place in others for step in steps[place] for kernel in collectives(step)]
-    return Finding(RULE, title, where, facts.evidence(evidence), late.saving_us, late.saving_us)
+    measured = (Measured("ranks that wait for each other", len(late.among), "ranks"),)
+    return Finding(RULE, title, where, facts.evidence(evidence), late.saving_us, late.saving_us, measured=measured)
 
 
 def _subject(places: Sequence[Place]) -> str:
@@ -96,4 +97,7 @@ RULE = Rule(
     advice="Look for uneven work on this rank: longer sequences, logging, checkpoints, data loading, a slower GPU.",
     find=find,
     needs=(no_gpu_work,),
+    confidence="medium",
+    mistaken="The rank is late in these steps only, as its data is longer by chance, or the profiler slows this rank "
+    "more.",
 )

@@ -11,7 +11,7 @@ from kinetoscope.diagnosis.cpu_states import is_download
 from kinetoscope.diagnosis.facts import MIN_SHARE, Facts
 from kinetoscope.diagnosis.gaps import RELAUNCH_US
 from kinetoscope.diagnosis.missing import no_calls, no_gpu_work
-from kinetoscope.diagnosis.rule import CannotTell, Finding, Rule
+from kinetoscope.diagnosis.rule import CannotTell, Finding, Measured, Rule
 from kinetoscope.diagnosis.sites import Site
 from kinetoscope.diagnosis.sources import NSIGHT, STEPS
 from kinetoscope.trace.events import CudaCall, GpuActivity, Span
@@ -111,7 +111,8 @@ def _findings(
     longest = max(calls, key=lambda call: call.duration_us)
     title = f"The CPU waits for the GPU {count} per step, {duration_text(waiting_us)}, in {longest.name}"
     saving_us = facts.saving_us([until_work(facts, site.outer or call) for call, site in members], copied, unclaimed)
-    return [Finding(RULE, title, place, facts.evidence(calls), waiting_us, saving_us)]
+    measured = (Measured("waits per step", len(calls) / len(facts.steps), "calls"),)
+    return [Finding(RULE, title, place, facts.evidence(calls), waiting_us, saving_us, measured=measured)]
 
 
 RULE = Rule(
@@ -128,4 +129,6 @@ RULE = Rule(
     "torch.cuda.set_sync_debug_mode('warn') names further places.",
     find=find,
     needs=(no_gpu_work, no_calls),
+    confidence="high",
+    mistaken="The program needs the value to decide what it does next, or waits on purpose at the end of a step.",
 )

@@ -63,4 +63,6 @@ RULE = Rule(
     "more work at once (a larger batch), and replace loops over tensors by foreach or batched operators.",
     find=find,
     needs=(no_gpu_work,),
+    confidence="medium",
+    mistaken="The profiler lengthens the gaps between launches; without it, the kernels may follow each other.",
 )

@@ -20,7 +20,7 @@ from kinetoscope.diagnosis.cpu_times import is_cpu_only
 from kinetoscope.diagnosis.facts import Facts
 from kinetoscope.diagnosis.gaps import LONG_US
 from kinetoscope.diagnosis.missing import no_step_operators
-from kinetoscope.diagnosis.rule import CannotTell, Finding, Rule
+from kinetoscope.diagnosis.rule import CannotTell, Finding, Measured, Rule
 from kinetoscope.diagnosis.sources import OWN, STACKS
 from kinetoscope.trace.events import CpuOp
 from kinetoscope.trace.marks import WHOLE
@@ -61,7 +61,11 @@ def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     )
     where = busiest_place(facts, ops) or shown_name(largest[0][0])
     advice = "" if facts.has_stacks else f"{STACKS} shows the line that calls them. {RULE.advice}"
-    return [Finding(RULE, title, where, facts.evidence(ops), evidence_us, saving_us, advice)]
+    measured = (
+        Measured("short operators per step", len(ops) / steps, "operators"),
+        Measured("mean duration", mean_us, "us"),
+    )
+    return [Finding(RULE, title, where, facts.evidence(ops), evidence_us, saving_us, advice, measured=measured)]
 
 
 def _repeated(facts: Facts, called: Sequence[CpuOp]) -> dict[str, list[CpuOp]]:
@@ -98,4 +102,6 @@ RULE = Rule(
     "or a mask in place of indexing, .tolist() once in place of .item() for each. Else a larger batch or "
     "torch.compile. The profiler lengthens short operators most, so time the step without it, too.",
     find=find,
+    confidence="medium",
+    mistaken="The profiler lengthens short operators most: without it, they may take a small part of the step.",
 )

@@ -84,4 +84,6 @@ RULE = Rule(
     "`F.softmax(x, dtype=...)`), which sum in float32 by themselves.",
     find=find,
     needs=(no_gpu_work, partial(unseen, concerns=_may_convert, needs_shapes=True)),
+    confidence="medium",
+    mistaken="The wider type is needed by the operator between, and no fused operator keeps it.",
 )

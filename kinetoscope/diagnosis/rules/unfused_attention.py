@@ -217,4 +217,6 @@ RULE = Rule(
     "size, mask or layout.",
     find=find,
     needs=(no_gpu_work,),
+    confidence="medium",
+    mistaken="The scores themselves are wanted, for example to show or to regularize them.",
 )

@@ -45,4 +45,6 @@ RULE = Rule(
     "once (Liger and others have GeGLU, SwiGLU, RMSNorm).",
     find=find,
     needs=(no_gpu_work, partial(unseen, concerns=is_elementwise, needs_shapes=True)),
+    confidence="medium",
+    mistaken="The intermediate result is needed later, for example by the backward pass, and must be written anyway.",
 )

@@ -122,16 +122,19 @@ def recorded_chapters(device: Device) -> Html:
 
 
 def ceilings(device: Device) -> Html:
-    """Every ceiling measured on a device: the median over its sessions, and the lowest and the highest."""
-    rates: dict[str, dict[str, float]] = {}
+    """Every ceiling measured on a device: the median over its sessions, and the lowest and the highest.
+
+    A session can time a ceiling several times, at each point of its sweeps. Its rate is the median of these timings.
+    """
+    rates: dict[str, dict[str, list[float]]] = {}
     units: dict[str, str] = {}
     for recording in load_recordings(device.root, device.name):
-        for ceiling in recording.ceilings:
-            rates.setdefault(ceiling.name, {})[recording.session] = ceiling.rate
+        for ceiling in (ceiling for point in recording.points for ceiling in point.ceilings):
+            rates.setdefault(ceiling.name, {}).setdefault(recording.session, []).append(ceiling.rate)
             units[ceiling.name] = "flop/s" if ceiling.flops else "bytes/s"
     rows: list[list[Cell]] = []
     for name in sorted(rates, key=lambda name: (name != COPY, name != LARGE_MATMUL, _sizes(name))):
-        values = list(rates[name].values())
+        values = [statistics.median(timed) for timed in rates[name].values()]
         bounds = (statistics.median(values), min(values), max(values))
         rows.append([name, *(format_value(value, units[name]) for value in bounds), len(values)])
     head = ["ceiling", "median", "lowest session", "highest session", "sessions"]

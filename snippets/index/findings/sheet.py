@@ -65,11 +65,10 @@ def _column(index: int, branch: Branch, title_of: Callable[[str], str]) -> str:
 
 
 def _card(x: float, y: float, symptom: Symptom, title_of: Callable[[str], str]) -> str:
-    sections = [symptom.section, symptom.also] if symptom.also else [symptom.section]
     paragraphs = [
         _lines(symptom.look_for),
         _lines(f"Do: {symptom.do}", bold=3),
-        [line for section in sections for line in _lines(f"→ {section.partition('/')[0]}: {title_of(section)}")],
+        _lines(f"→ {symptom.section.partition('/')[0]}: {title_of(symptom.section)}"),
         _lines(f"Rules: {', '.join(symptom.rules)}") if symptom.rules else (),
     ]
     height, at = _CARD - 12, float(_FIRST_LINE)

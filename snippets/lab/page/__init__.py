@@ -12,6 +12,7 @@ diff.py         the differences between two steps
 guesses.py      questions with a measured answer
 disturbed.py    what was disturbed while it was timed: a line below pieces, a banner, a mark on figures
 sample.py       the banner above made-up numbers in a preview
+install.py      shell lines that install kinetoscope from the site's wheel
 signatures.py   a table of the functions that a page can call
 inline.py       `#!fig` and `#!src` in a sentence
 kernel_name.py  a decoded kernel name with a button for the raw name

@@ -48,6 +48,14 @@ def _text(project: Path, page: str) -> str:
     return outline(project / "docs" / f"{page}.md")
 
 
+def description_of(project: Path, page: str) -> str:
+    """The description at the top of a page. Raises `ValueError` if it has none."""
+    described = _DESCRIPTION.match(_text(project, page))
+    if described is None:
+        raise ValueError(f"docs/{page}.md has no description at its top")
+    return described[1]
+
+
 def chapter_list(device: Device) -> Html:
     """Every page of a chapter with its description, for a page at the root of the site; the same for every device."""
     return chapter_table(PROJECT)
@@ -57,8 +65,6 @@ def chapter_table(project: Path) -> Html:
     """A table of the pages of a project's chapters. Raises `ValueError` for a page without a description."""
     rows: list[list[Cell]] = []
     for name, title in chapters_in_nav((project / "mkdocs.yml").read_text(encoding="utf-8")).items():
-        described = _DESCRIPTION.match(_text(project, name))
-        if described is None:
-            raise ValueError(f"docs/{name}.md has no description at its top")
-        rows.append([Html(f'<a href="{escape(name)}/">{escape(title)}</a>'), described[1]])
+        link = Html(f'<a href="{escape(name)}/">{escape(title)}</a>')
+        rows.append([link, description_of(project, name)])
     return table("Chapters", ["chapter", "what it shows"], rows, text_columns=2)

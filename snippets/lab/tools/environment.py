@@ -2,6 +2,7 @@
 
     python -m snippets.lab.tools.environment docs test           complain about what is missing or out of range, by name
     python -m snippets.lab.tools.environment --lock ALL TOOLS    the locks, from two files that `make lock` had resolved
+    python -m snippets.lab.tools.environment --pins msgspec      the lines of requirements.lock about these packages
 
 Leaf: the standard library only, so that it can speak where nothing is installed.
 """
@@ -134,7 +135,7 @@ def locks(resolved: str, tools: str) -> dict[str, str]:
 
 
 def main(arguments: list[str]) -> int:
-    """Answer one of the three calls in the module's docstring."""
+    """Answer one of the calls in the module's docstring."""
     if sys.version_info < OLDEST_PYTHON:
         have = sys.version.split()[0]
         print(f"Python {have} ({sys.executable}) is too old: the book needs 3.11 or newer.", file=sys.stderr)
@@ -143,6 +144,10 @@ def main(arguments: list[str]) -> int:
         resolved, tools = (Path(file).read_text(encoding="utf-8") for file in arguments[1:])
         for file, text in locks(resolved, tools).items():
             (PYPROJECT.parent / file).write_text(text, encoding="utf-8")
+        return 0
+    if arguments[:1] == ["--pins"]:
+        pinned = pins((PYPROJECT.parent / "requirements.lock").read_text(encoding="utf-8"))
+        print("".join(lines for pin, lines in pinned.items() if pin.split("==")[0] in arguments), end="")
         return 0
     found = problems(requirements(*arguments))
     if found:

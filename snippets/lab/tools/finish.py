@@ -11,13 +11,16 @@ from snippets.lab.page.nav import chapters_in_nav
 from snippets.lab.recording.device import PROJECT, recordings_root
 from snippets.lab.tools.check_site import check_site
 from snippets.lab.tools.claims import claims_json
+from snippets.lab.tools.llms import write_llms
 from snippets.lab.tools.search import improve_index
 from snippets.lab.tools.set_aside import set_aside_all
 from snippets.lab.tools.trim_styles import trim_styles
+from snippets.lab.tools.wheel import FOLDER, build
 
 DESCRIPTION = """\
-Finish a site that MkDocs built: improve its search index, add the files that chapters publish and claims.json, move
-what pages hold back into files, leave out styles that nothing uses, and check the whole.
+Finish a site that MkDocs built: improve its search index, add the files that chapters publish, claims.json, llms.txt
+and the wheel of kinetoscope, move what pages hold back into files, leave out styles that nothing uses, and check the
+whole.
 
   python -m snippets.lab finish site
 """
@@ -45,6 +48,8 @@ def finish(site: Path) -> None:
     letters, pages = trim_styles(site)
     print(f"styles: {letters:,} letters less in {pages} pages")
     (site / "claims.json").write_text(claims_json(root, all_devices(root)) + "\n", encoding="utf-8")
+    print(f"llms.txt: {write_llms(site)} pages")
+    print(f"wheel: {build('wheel', site / FOLDER).name}")
 
 
 def publish_all(site: Path, root: Path) -> list[Path]:

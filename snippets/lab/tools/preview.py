@@ -4,7 +4,7 @@
 builds a page when its text, its chapter's code or its recordings are saved; after other changes that a page may show,
 it builds that page when a browser requests it. It imports changed code again and checks the rules of pages with each
 build. The search and what chapters publish are those of `make docs`, which builds without this module; reports of
-traces and claims.json are left out.
+traces, claims.json and the wheel of kinetoscope are left out.
 
 With a sample, the recordings are in a temporary folder: links to the real ones, and sample recordings that the
 chapter's tests generate. A change of the chapter or its tests writes the sample recordings again.

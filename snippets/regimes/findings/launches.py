@@ -125,7 +125,7 @@ def not_memory_bound(device: Device) -> Figure:
 
 @claim("RG15", at_least(BLOCKS * 3))
 def launches_of_eager(device: Device) -> Figure:
-    """Eager launches at least once for each of the three operators of a block."""
+    """Eager makes at least as many launches as the stack has operators, three in each block."""
     return launches(device, "eager", "small")
 
 

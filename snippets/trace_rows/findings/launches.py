@@ -38,7 +38,7 @@ def median_launch(device: Device) -> Figure:
 
 @claim("R4", between(900, 1100), scope="this-gpu")
 def queued(device: Device) -> Figure:
-    """About a thousand launches return at once, and the next one waits until the GPU has finished a kernel."""
+    """About a thousand launches fit into a stream's queue: the longest launch comes right after them."""
     return Figure(launches(device[QUEUE].step).index(longest_launch(device)), origin=f"{QUEUE}, launches before")
 
 

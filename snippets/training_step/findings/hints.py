@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from kinetoscope.diagnosis.waste import MAX_LAUNCH_GAP_US
 from kinetoscope.trace.events import Step
-from kinetoscope.trace.queries import busy_us, recorded_step_us, step_us
+from kinetoscope.trace.queries import recorded_step_us, step_us
 from snippets.lab.finding import Device, Figure, Measure, TraceError, percent
 from snippets.training_step.findings.loops import FAULTS, busy_share, ceiling
 from snippets.training_step.findings.probes import printed_rows
@@ -73,7 +73,7 @@ FIGURES: Mapping[str, Measure] = {
     "item_mended_busy": lambda device: busy_share(device[ITEM_AFTER]),
     "tiny_kernels": lambda device: device[TINY].per_step(lambda step: len(step.kernels)),
     "tiny_kernel": lambda device: device[TINY].per_step(
-        lambda step: busy_us(step.activities) / len(step.kernels), "us"
+        lambda step: statistics.fmean(kernel.duration_us for kernel in step.kernels), "us"
     ),
     "tiny_launch": lambda device: device[TINY].per_step(launch_us, "us"),
     "tiny_long_gaps": lambda device: device[TINY].per_step(long_gaps_percent, "%"),

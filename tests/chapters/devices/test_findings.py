@@ -44,6 +44,21 @@ def test_ceilings_by_size_with_their_median_and_bounds_over_sessions(tmp_path: P
     ]
 
 
+def test_a_session_that_times_a_ceiling_several_times_counts_once_by_its_median(tmp_path: Path) -> None:
+    def timed(name: str, session: str, *gigabytes: int) -> Recording:
+        points = tuple(
+            msgspec.structs.replace(samples.point(timed=samples.timings()), ceilings=(Ceiling("copy", each * 1_000_000_000, 0, ONE_MS),))
+            for each in gigabytes
+        )
+        sample = samples.sample(f"devices/{name}", session=session, has_trace=False)
+        return msgspec.structs.replace(sample, points=points)
+
+    swept = [timed("a", "first", 9, 4), timed("b", "first", 5), timed("c", "second", 1), timed("d", "third", 6)]
+    assert cells(gpus.ceilings(samples.save_all(tmp_path, *swept)))[1:] == [
+        ["copy", "5.00 TB/s", "1.00 TB/s", "6.00 TB/s", "3"]
+    ]
+
+
 def with_environment(name: str, date: str, driver: str, *, timed: bool = True, **clocks: float) -> Recording:
     environment = samples.environment(date=date, driver=driver, clocks=clocks)
     points = (samples.point(timed=samples.timings() if timed else None),)

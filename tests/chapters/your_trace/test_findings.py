@@ -7,13 +7,24 @@ from pathlib import Path
 
 import pytest
 
+from kinetoscope import __version__
 from kinetoscope.diagnosis.pages import PAGES
 from kinetoscope.diagnosis.rules import RULES
 from snippets.lab.finding import Device, NotRecorded, TraceError
 from snippets.lab.finding.book import figure
 from snippets.lab.finding.device import all_devices
-from snippets.your_trace.findings import ceilings, compared, examples, finding, rules, traced_busy, traced_step
-from snippets.your_trace.publish import publish
+from snippets.your_trace.findings import (
+    ceilings,
+    compared,
+    examples,
+    finding,
+    first_lines,
+    rules,
+    traced_busy,
+    traced_step,
+    without_installing,
+)
+from snippets.your_trace.publish import publish_reports
 from snippets.your_trace.reports import EXAMPLES
 from tests.lab.samples import BOOK, Markup, sample, save_all
 from tests.tool.events import op, trace_bytes
@@ -23,6 +34,7 @@ FAULTS = {
     "attention/naive": "unfused-attention",
     "mlp/eager": "unfused-elementwise",
 }
+NAME = f"kinetoscope-{__version__}-py3-none-any.whl"
 DEVICES = all_devices(BOOK.root)
 
 
@@ -32,9 +44,18 @@ def test_the_examples_teach_three_faults() -> None:
         assert finding(BOOK, experiment, rule).saving_us_per_step > 0
 
 
+def test_the_tool_is_installed_from_the_site() -> None:
+    """The theme writes the address of the site into the empty element."""
+    assert f"\npip install <span data-site></span>wheel/{NAME}\nkinetoscope doctor" in first_lines(BOOK)
+    assert f'<a href="../wheel/{NAME}" download>{NAME}</a>' in without_installing(BOOK)
+    assert Markup(without_installing(BOOK)).text.startswith(
+        f"uvx --from wheel/{NAME} kinetoscope report trace.json.gz\n"
+    )
+
+
 @pytest.mark.parametrize("device", DEVICES, ids=lambda device: device.name)
 def test_every_example_has_a_report_where_the_page_links_to(device: Device, tmp_path: Path) -> None:
-    written = {path.relative_to(tmp_path).as_posix() for path in publish(tmp_path, BOOK.root)}
+    written = {path.relative_to(tmp_path).as_posix() for path in publish_reports(tmp_path, BOOK.root)}
     links = re.findall(r'href="\.\./(reports/[^"]+)"', examples(device))
     assert len(links) == len(EXAMPLES)
     assert written >= set(links)
@@ -42,7 +63,7 @@ def test_every_example_has_a_report_where_the_page_links_to(device: Device, tmp_
 
 
 def test_a_report_names_its_trace_and_links_to_the_book(tmp_path: Path) -> None:
-    publish(tmp_path, BOOK.root)
+    publish_reports(tmp_path, BOOK.root)
     html = (tmp_path / f"reports/{BOOK.name}/matmul_add-item_4096.html").read_text(encoding="utf-8")
     name = f"docs/recordings/{BOOK.name}/matmul_add/item_4096.trace.json.gz"
     assert f"<h1>{name}</h1>" in html
@@ -53,7 +74,7 @@ def test_a_report_names_its_trace_and_links_to_the_book(tmp_path: Path) -> None:
 
 def test_what_is_not_recorded_has_no_report(tmp_path: Path) -> None:
     device = save_all(tmp_path / "recordings", sample("mlp/eager"))
-    written = publish(tmp_path / "site", device.root)
+    written = publish_reports(tmp_path / "site", device.root)
     assert [path.name for path in written] == ["mlp-eager.html"]
     with pytest.raises(NotRecorded, match="make record CHAPTER=matmul_add"):
         examples(device)
@@ -63,7 +84,7 @@ def test_a_trace_of_another_gpu_that_has_no_report(tmp_path: Path) -> None:
     """Nothing is published, nothing links there, and the build goes on."""
     empty = trace_bytes(op("aten::mm", 10, 20))
     device = save_all(tmp_path / "recordings", *map(sample, EXAMPLES.values()), trace=empty, device="nvidia-t100")
-    assert publish(tmp_path / "site", device.root) == []
+    assert publish_reports(tmp_path / "site", device.root) == []
     with pytest.raises(TraceError, match="no GPU kernels"):
         examples(device)
 

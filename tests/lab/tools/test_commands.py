@@ -70,8 +70,8 @@ def test_options_are_explained(call: Call, command: str, text: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "the following arguments are required: COMMAND"),
-        (["lst"], "argument COMMAND: invalid choice: 'lst' (choose from"),
+        ([], "error: no command; the commands are list, "),
+        (["lst"], "error: no command 'lst'; did you mean list?\n"),
         (["list", "--chek"], "unrecognized arguments: --chek"),
         (["run", "linear/eager", "--batsch", "4"], "unrecognized arguments: --batsch 4"),
         (["run", "linear/eager", "--batch", "four"], "argument --batch: invalid int value: 'four'"),

@@ -6,8 +6,9 @@ from functools import cache
 
 import pytest
 
-from kinetoscope.report.diagnosed import DiagnosedTrace, read_diagnosed, report_data
+from kinetoscope.report.diagnosed import DiagnosedTrace, read_diagnosed
 from kinetoscope.report.headline import headline
+from kinetoscope.report.trace_report import report_data
 from tests.tool.trace.public import PROJECT
 
 CASES = PROJECT.parent / "shared" / "traces" / "cases"

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from kinetoscope.report.diagnosed import read_diagnosed, report_data
+from kinetoscope.report.diagnosed import read_diagnosed
 from kinetoscope.report.several import MultiReport, report_several
+from kinetoscope.report.trace_report import report_data
 from tests.tool.trace.public import PROJECT
 
 SHARED = PROJECT.parent / "shared" / "traces"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from kinetoscope.report.diagnosed import DiagnosedTrace, read_diagnosed, report_data
+from kinetoscope.report.diagnosed import DiagnosedTrace, read_diagnosed
 from kinetoscope.report.headline import headline
+from kinetoscope.report.trace_report import report_data
 from tests.tool.trace.public import PROJECT
 
 TOKENS = PROJECT.parent / "shared" / "traces" / "tokens"

@@ -10,8 +10,9 @@ import pytest
 
 from kinetoscope.__main__ import main
 from kinetoscope.compare.cpu import are_cpu, compare_cpu
-from kinetoscope.compare.cpu_parts import cpu_change_text, cpu_data, cpu_notes
+from kinetoscope.compare.cpu_parts import cpu_change_text, cpu_notes
 from kinetoscope.compare.diff import judge_step
+from kinetoscope.compare.document import cpu_document, named
 from kinetoscope.report.several import report_several
 from kinetoscope.trace.events import Trace, TraceError
 from kinetoscope.trace.kineto import read_trace
@@ -56,13 +57,14 @@ def test_totals_add_up_and_operators_are_matched_by_name() -> None:
         ("aten::mm", "same", (3.0, 3.0), 0.0),
     ]
     assert (result.differences[2].before_us, result.differences[0].shift) == (120.0, None)
-    data = cpu_data(result)
-    assert data["causes_us_per_step"] == {
+    data = cpu_document(result, named(["a.json"], ["b.json"]))
+    assert data.causes_us_per_step == {
         "fetching batches": -200.0,
         "operators": 0.0,
         "code outside operators": -100.0,
     }
-    assert (data["gpu_busy"], data["gpus"], data["step"]["percent"]) == (None, [], -30.0)
+    assert data.step is not None
+    assert (data.gpu_busy, data.gpus, data.step.percent) == (None, (), -30.0)
 
 
 def test_sentences() -> None:

@@ -13,8 +13,9 @@ import pytest
 
 from kinetoscope.__main__ import main
 from kinetoscope.compare.compare import MAX_ALIGNED, compare
-from kinetoscope.compare.comparison import comparison, comparison_data, comparison_parts
+from kinetoscope.compare.comparison import comparison, comparison_parts
 from kinetoscope.compare.diff import judge
+from kinetoscope.compare.document import comparison_document, named
 from kinetoscope.compare.noise import ALPHA, Shift, shift, typical, upper_tail
 from kinetoscope.ranks.digest import digest
 from kinetoscope.ranks.digest_files import write_digest
@@ -252,7 +253,9 @@ def test_the_sections_of_a_comparison() -> None:
     assert "+15.0" in causes.html
     assert "+9.9 %" in kernels.html
     assert "they are not independent" in causes.html
-    assert comparison_data(result)["gpu_busy"]["noise_percent"] == round(result.busy.noise_percent or 0, 3)
+    busy = comparison_document(result, named(["a.json"], ["b.json"])).gpu_busy
+    assert busy is not None
+    assert busy.noise_percent == round(result.busy.noise_percent or 0, 3)
 
 
 def test_names_stay_text() -> None:

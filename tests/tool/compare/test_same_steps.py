@@ -10,7 +10,7 @@ import pytest
 
 from kinetoscope.__main__ import main
 from kinetoscope.compare.compare import compare
-from kinetoscope.compare.comparison import change_text, comparison, comparison_data
+from kinetoscope.compare.comparison import change_text, comparison
 from kinetoscope.compare.diff import judge
 from kinetoscope.ranks.digest import digest
 from kinetoscope.trace.events import Trace, TraceError
@@ -97,7 +97,7 @@ def test_other_work_under_other_marks_does_not_compare(after: Trace) -> None:
     result = compare([trace(by_step)], [after])
     assert not result.do_steps_compare
     assert change_text(result).startswith("Times per step do not compare. Steps are marked differently, by Profiler")
-    assert comparison_data(result)["steps_from"] == ["ProfilerStep", after.steps_from]
+    assert result.steps_from == ("ProfilerStep", after.steps_from)
     with pytest.raises(TraceError, match="the gate cannot judge times per step: Steps are marked differently, by Prof"):
         judge(result, 3.0)
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
+from msgspec.json import encode
+
 from kinetoscope.diagnosis.memory import MemoryPeak, memory_peaks
-from kinetoscope.report.diagnosed import memory_data
 from kinetoscope.report.document import report_html
 from kinetoscope.report.headline import headline
+from kinetoscope.report.trace_report import memory_data
 from kinetoscope.trace.events import Trace
 from kinetoscope.trace.kineto import read_trace
 from tests.tool.diagnosis.traces import function, written
@@ -96,7 +100,7 @@ def full(
 def test_blocks_from_before_the_trace() -> None:
     (found,) = memory_peaks(full(800))
     assert (found.peak_bytes, found.before_bytes, found.reserved_bytes, found.total_bytes) == (700, 400, 800, 1000)
-    assert memory_data([found]) == {
+    assert json.loads(encode(memory_data([found]))) == {
         "device": "GPU 0",
         "peak_bytes": 700,
         "at_us": 110.0,
@@ -133,7 +137,7 @@ def test_gpus_come_before_the_cpu_and_the_largest_first() -> None:
     assert [each.name for each in peaks] == ["GPU 1", "GPU 0", "CPU"]
     data = memory_data(peaks)
     assert data is not None
-    assert [each["device"] for each in data["other_devices"]] == ["GPU 0", "CPU"]
+    assert [each.device for each in data.other_devices] == ["GPU 0", "CPU"]
 
 
 def test_events_of_an_old_profiler_have_neither_addresses_nor_totals() -> None:

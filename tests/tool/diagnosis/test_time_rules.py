@@ -420,8 +420,9 @@ def test_recompiles_mended() -> None:
     assert nothing(BY_NAME["recompiles"], compiled(again=False))
 
 
-def test_compiling_is_seen_in_stacks() -> None:
-    functions = [*STACK, function("torch/_dynamo/convert_frame.py(1633): _compile", 10.0, 390.0)]
+@pytest.mark.parametrize("folder", ["torch/_dynamo/", "torch\\_dynamo\\"])
+def test_compiling_is_seen_in_stacks(folder: str) -> None:
+    functions = [*STACK, function(f"{folder}convert_frame.py(1633): _compile", 10.0, 390.0)]
     trace = msgspec.structs.replace(compiled(again=False), functions=tuple(functions))
     assert found(BY_NAME["recompiles"], trace).saving_us_per_step == 390.0
 

@@ -195,7 +195,7 @@ def test_what_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert lines[-1] == "able to record the CPU; no GPU, no GPU traces"
     assert print_machine(machine(torch_kernels=0), as_json=True) == 1
     printed = json.loads(capsys.readouterr().out)
-    assert (printed["ok"], printed["subject"]) == (False, "this machine")
+    assert (printed["ok"], printed["subject"]) == (False, "machine")
     assert printed["verdict"] == "not able to record: tiny profile failed"
     failed = [check for check in printed["checks"] if check["status"] == "failed"]
     assert [check["name"] for check in failed] == ["tiny profile"]

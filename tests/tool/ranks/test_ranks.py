@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from msgspec import structs
 
 from kinetoscope.ranks.digest import FORMAT, VERSION, Digest, digest
 from kinetoscope.ranks.digest_files import write_digest
 from kinetoscope.ranks.merge import merge
 from kinetoscope.ranks.ranks import ranks_report
-from kinetoscope.ranks.texts import ranks_data, ranks_headline, straggler_text
+from kinetoscope.ranks.texts import ranks_headline, straggler_text
+from kinetoscope.report.ranks_document import ranks_document
 from kinetoscope.report.several import is_several, reduce_to_digest, report_several
+from kinetoscope.trace.documents import document_data
 from kinetoscope.trace.events import Collective, TraceError
 from kinetoscope.trace.kineto import read_trace
 from tests.tool.events import kernel, launch, op, step, trace_bytes
@@ -157,7 +161,7 @@ def test_groups_without_a_common_rank_have_a_late_rank_each() -> None:
         (3, (2, 3), 150.0), (0, (0, 1), 100.0),
     ]  # fmt: skip
     assert ranks_headline(report).endswith("Among ranks 0 and 1, rank 0 is late: 100 µs.")
-    groups = ranks_data(report)["groups"]
+    groups = document_data(ranks_document(report, {}))["groups"]
     assert [(group["ranks"], group["straggler_rank"], group["wait_us_per_step"]) for group in groups] == [
         ([0, 1], 0, 100.0), ([2, 3], 3, 150.0),
     ]  # fmt: skip
@@ -260,7 +264,7 @@ def test_a_pipeline_says_who_waits_for_whom() -> None:
     ]  # fmt: skip
     assert ranks_headline(report).startswith("A pipeline of 3 stages: the bubble is ")
     assert ranks_headline(report).endswith("Rank 2 waits longest, 220 µs per step for rank 1.")
-    assert ranks_data(report)["sends_compared"] == 6
+    assert document_data(ranks_document(report, {}))["sends_compared"] == 6
 
 
 def test_groups_of_one_name_that_are_different_groups_are_not_compared() -> None:
@@ -338,7 +342,7 @@ def test_a_thousand_ranks_merge_in_a_tree() -> None:
 
 
 def test_data_for_machines() -> None:
-    data = ranks_data(ranks_report(ranks(2, 60.0)))
+    data = document_data(ranks_document(ranks_report(ranks(2, 60.0)), {}))
     assert data["straggler"]["rank"] == 2
     assert data["straggler"]["wait_us_per_step"] == 60.0
     assert data["costliest_collective"]["exposed_waiting_us"] == 60.0
@@ -356,7 +360,8 @@ def test_files_are_ranks_a_comparison_or_neither(tmp_path: Path) -> None:
     merged = tmp_path / "all.digest.json"
     assert len(reduce_to_digest(paths, merged).ranks) == 3
     assert is_several([merged])
-    assert report_several([merged]) == report
+    document = structs.replace(report.document, files=("all.digest.json",))
+    assert report_several([merged]) == replace(report, document=document)
     assert report_several(paths[:2]).title == "2 ranks of one job"
     same = report_several([paths[0], paths[0]])
     assert same.title.endswith("compared")

@@ -37,7 +37,8 @@ def events() -> list[Event]:
 
 def waits(facts: Facts) -> Sequence[rules.Finding]:
     calls = tuple(call for call in facts.step.calls if "Synchronize" in call.name)
-    return [rules.Finding(SYNC, "The CPU waits <50 us>", "train.py:3", calls, 50.0, 30.0)]
+    measured = (rules.Measured("calls that wait", 1.0, "calls"),)
+    return [rules.Finding(SYNC, "The CPU waits <50 us>", "train.py:3", calls, 50.0, 30.0, measured=measured)]
 
 
 def small(facts: Facts) -> Sequence[rules.Finding]:
@@ -45,8 +46,9 @@ def small(facts: Facts) -> Sequence[rules.Finding]:
 
 
 SYNC = rules.Rule(
-    "sync", "Waits", "Calls that wait.", "1 %", "a list, https://example.org/rules.", "Wait later.", waits
-)
+    "sync", "Waits", "Calls that wait.", "1 %", "a list, https://example.org/rules.", "Wait later.", waits,
+    confidence="high", mistaken="The wait is wanted.",
+)  # fmt: skip
 SMALL = rules.Rule("small", "Copies", "Copies.", "1 us", "our own", "Copy less.", small)
 SHAPES = rules.Rule(
     "shapes", "Slow products", "x", "x", "x", "x", lambda _: rules.CannotTell(SHAPES, "no shapes", "record_shapes=True")

@@ -12,9 +12,10 @@ from kinetoscope.diagnosis.cpu_times import cpu_causes, function_times, operator
 from kinetoscope.diagnosis.facts import Facts
 from kinetoscope.diagnosis.rules import RULES
 from kinetoscope.report.cpu_time import dominant
-from kinetoscope.report.diagnosed import read_diagnosed, report_data
+from kinetoscope.report.diagnosed import read_diagnosed
 from kinetoscope.report.document import report_html
 from kinetoscope.report.headline import headline
+from kinetoscope.report.trace_report import report_data
 from kinetoscope.trace.events import PythonFunction, Trace
 from kinetoscope.trace.kineto import read_trace
 from tests.tool.events import HOST, annotation, kernel, launch, op, step, trace_bytes

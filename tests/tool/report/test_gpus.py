@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from kinetoscope.diagnosis.facts import Facts
-from kinetoscope.report.diagnosed import report_data
 from kinetoscope.report.gpus import gpus_html
 from kinetoscope.report.headline import headline, tiles_html
+from kinetoscope.report.trace_report import report_data
 from kinetoscope.trace.events import Trace
 from tests.tool.diagnosis.test_gpu_use import FOUR_IN_TURNS, IN_TURNS, copying, used
 from tests.tool.diagnosis.traces import DOWNLOAD

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from kinetoscope.diagnosis.diagnose import diagnose
-from kinetoscope.report.diagnosed import DiagnosedTrace, report_data
+from kinetoscope.report.diagnosed import DiagnosedTrace
 from kinetoscope.report.document import report_html
 from kinetoscope.report.headline import headline
 from kinetoscope.report.idle_text import unexplained_idle
+from kinetoscope.report.trace_report import report_data
 from kinetoscope.trace.events import PythonFunction, Trace
 from kinetoscope.trace.totals import summarize
 from tests.tool.diagnosis.traces import function, looped, without_gpu, written

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from kinetoscope.report.diagnosed import read_diagnosed, report_data
+from kinetoscope.report.diagnosed import read_diagnosed
 from kinetoscope.report.document import report_html
+from kinetoscope.report.trace_report import report_data
 from tests.tool.report.samples import Page
 from tests.tool.trace.public import PUBLIC_TRACES, needs_public_traces
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
 import pytest
 from msgspec import structs
+from msgspec.json import encode
 
 from kinetoscope.diagnosis.rule import CannotTell, Finding, Rule
 from kinetoscope.ranks.digest import Digest, digest
@@ -16,13 +18,16 @@ from kinetoscope.ranks.merge import merge
 from kinetoscope.ranks.ranks import RanksReport, ranks_report
 from kinetoscope.report.document import several_html
 from kinetoscope.report.rank_drawing import members_text
-from kinetoscope.report.rank_findings import Findings, findings_data, rank_findings, rank_findings_html
+from kinetoscope.report.rank_findings import Findings, rank_findings, rank_findings_html
 from kinetoscope.report.rank_tables import quantile_ns
+from kinetoscope.report.ranks_document import rank_finding_rows, ranks_document
 from kinetoscope.report.ranks_html import ranks_kicker, ranks_lead, ranks_report_parts
 from kinetoscope.report.several import report_several
+from kinetoscope.report.trace_report import report_data
+from kinetoscope.trace.documents import BRIEF_CHARACTERS, document_text
 from kinetoscope.trace.events import Collective
 from tests.tool.markup import EVIL
-from tests.tool.report.samples import SMALL, SYNC, Page, traced
+from tests.tool.report.samples import SMALL, SYNC, Page, diagnosed, traced
 from tests.tool.runs import ADD, ALL_REDUCE, GEMM, trace_of
 from tests.tool.trace.public import PROJECT
 
@@ -144,6 +149,7 @@ def test_pages_of_recorded_jobs(name: str) -> None:
         assert len(described(page, f"{start}{us_text(part['waiting_us'])} waiting")) == 1
     assert f"of waiting, of it {us_text(made.data['costliest_collective']['exposed_waiting_us'])} exposed" in page.text
     assert len(re.findall(r"Step \d+ of each rank on one time axis", page.text)) == 1
+    assert made.data["findings"] is not None
     for finding in made.data["findings"]:
         assert finding["title"] in page.text
 
@@ -160,22 +166,11 @@ def test_findings_of_all_ranks_are_listed_once() -> None:
     assert "The CPU waits <50 us>" not in some
     assert every.count("The CPU waits <50 us>") == 1
     assert "[0, 1]" in every
-    assert findings_data(findings) == [
-        {
-            "rule": "sync",
-            "title": "The CPU waits <50 us>",
-            "advice": "Wait later.",
-            "page": "",
-            "ceiling_us_per_step": {"0": 30.0, "1": 30.0},
-        },
-        {
-            "rule": "small",
-            "title": "One small copy",
-            "advice": "Leave it.",
-            "page": "",
-            "ceiling_us_per_step": {"0": 2.0},
-        },
-    ]
+    sync, small = json.loads(encode(rank_finding_rows(findings)))
+    (alone, _) = report_data(diagnosed(traced(), SMALL, SYNC))["findings"]
+    ceilings = [{"rank": 0, "ceiling_us_per_step": 30.0}, {"rank": 1, "ceiling_us_per_step": 30.0}]
+    assert sync == {**alone, "ranks": ceilings}
+    assert (small["rule"], small["ranks"]) == ("small", [{"rank": 0, "ceiling_us_per_step": 2.0}])
 
 
 def test_a_finding_has_the_range_of_its_ranks() -> None:
@@ -195,7 +190,7 @@ def test_a_finding_has_the_range_of_its_ranks() -> None:
 def test_findings_need_traces() -> None:
     report = ranks_report(late_job(2, 1))
     assert "need its trace, and this report has digests" in Page(rank_findings_html({}, report)).text
-    assert findings_data({}) is None
+    assert rank_finding_rows({}) is None
     partly = Page(rank_findings_html(found(0, SYNC), report)).text
     assert "1 of 2 ranks are given as digests" in partly
     silent = Rule("silent", "x", "x", "x", "x", "x", lambda _: CannotTell(silent, "x", "x"))
@@ -248,3 +243,13 @@ def test_names_stay_text() -> None:
 )
 def test_ranks_of_a_group(ranks: range, text: str) -> None:
     assert members_text(ranks) == text
+
+
+def test_the_brief_json_of_many_ranks_names_the_late_one() -> None:
+    findings = {rank: rank_findings(traced(), rank, [SYNC, SMALL]) for rank in range(64)}
+    document = ranks_document(ranks_report([merge(late_job(64, 61))]), findings, [f"rank{n}.json" for n in range(64)])
+    brief = document_text(document, "brief")
+    data = json.loads(brief)
+    assert len(brief) <= BRIEF_CHARACTERS
+    assert data["straggler"]["rank"] == 61
+    assert {"key": "ranks", "rows": 10, "of": 64} in data["truncated"]

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from kinetoscope.__main__ import main
-from kinetoscope.report.diagnosed import read_diagnosed, report_data
+from kinetoscope.report.diagnosed import read_diagnosed
 from kinetoscope.report.document import report_html
 from kinetoscope.report.headline import headline
+from kinetoscope.report.trace_report import report_data
 from tests.tool.events import Event, trace_bytes
 from tests.tool.report.samples import events as two_steps
 from tests.tool.token_loops import answer, events, forward

@@ -6,6 +6,8 @@ import re
 from array import array
 from typing import NamedTuple
 
+import pytest
+
 from kinetoscope.report.timeline import step_timeline
 from kinetoscope.timeline.draw import BUDGET
 from kinetoscope.timeline.merging import MOST_LANES, left_out, reduce_lanes
@@ -64,7 +66,16 @@ def test_neighbors_become_a_block() -> None:
     assert drawn.merged == 3
     block = drawn.lanes[0].slices[1]
     assert (block.name, block.kind, block.merged) == ("3 copies, 15.0 ns together", "copy", 3)
-    assert (block.start_us, block.end_us) == (40, 40.025)
+    assert (block.start_us, block.end_us, block.filled) == (40, 40.025, 0.6)
+
+
+def test_a_lane_looks_as_full_as_it_is() -> None:
+    """The painted area of blocks, by width and filled height, is the time in which their slices run."""
+    lane = gpu(*(Piece(index, 0.06) for index in range(3000)))
+    slices = reduce_lanes([lane], 3000, 100).lanes[0].slices
+    assert len(slices) < 120
+    assert sum(each.duration_us for each in slices) > 2900
+    assert sum(each.duration_us * each.filled for each in slices) == pytest.approx(180, abs=0.5)
 
 
 def test_a_block_has_the_kind_with_the_most_time() -> None:
@@ -83,7 +94,8 @@ def test_the_work_of_other_steps_has_blocks_of_its_own() -> None:
 def test_what_is_left_out_is_said() -> None:
     lane = gpu(*(Piece(index / 100, 0.005) for index in range(3)), Piece(50, 50))
     assert left_out(reduce_lanes([lane], 100, 2)) == (
-        "3 slices too short to see are drawn as one block with their count and time. Perfetto shows them all."
+        "3 slices too short to see are drawn as one block with their count and time, filled to the share of time in "
+        "which they run. Perfetto shows them all."
     )
     assert left_out(reduce_lanes([gpu(Piece(0, 50))], 100, 2)) == ""
 

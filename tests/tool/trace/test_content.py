@@ -256,7 +256,7 @@ def test_progress_only_on_a_terminal_and_only_after_a_while(
         "linking events of evil\\x1b[2J.json",
         "diagnosing evil\\x1b[2J.json: 25 %",
     )
-    assert shown == "".join(f"\r\x1b[K{stage}" for stage in (*stages, ""))
+    assert shown == "".join(f"\r{line}" for line in (*stages[:2], f"{stages[2]} ", " " * len(stages[2]), ""))
 
 
 def test_what_the_project_records_is_whole_and_has_profiler_steps() -> None:

@@ -73,7 +73,7 @@ def test_waits_of_another_vendor() -> None:
 
 
 def test_counters_are_read() -> None:
-    trace = read(*WORK, *SAMPLES, counter("bad", 9, {"": "NaN", "x": None}), counter("none", 9, None))
+    trace = read(*WORK, *SAMPLES, counter("bad", 9, {"": "NaN", "x": None, "y": 1.7e308}), counter("none", 9, None))
     gpu = "GPU 0 Counters"
     assert trace.counters == (
         CounterSample("power W", gpu, 5, 250),

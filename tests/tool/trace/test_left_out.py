@@ -12,8 +12,9 @@ from hypothesis import given, strategies as st
 from kinetoscope.diagnosis.diagnose import diagnose
 from kinetoscope.doctor.trace_checks import check_trace
 from kinetoscope.ranks.digest import digest
-from kinetoscope.report.diagnosed import DiagnosedTrace, report_data
+from kinetoscope.report.diagnosed import DiagnosedTrace
 from kinetoscope.report.document import report_html
+from kinetoscope.report.trace_report import report_data
 from kinetoscope.trace.errors import TraceError
 from kinetoscope.trace.events import Damage, DamagedEvent
 from kinetoscope.trace.kineto import read_trace
@@ -26,7 +27,8 @@ from kinetoscope.trace.left_out import (
     NO_SIZE,
     NO_TIME,
 )
-from kinetoscope.trace.totals import Summary, summarize
+from kinetoscope.trace.summaries import Summary
+from kinetoscope.trace.totals import summarize
 from tests.tool.damaged import TOP, VALUES, every_kind, paths, replaced, sums
 from tests.tool.events import Event, kernel, launch, memcpy, memory, memset, op, trace_bytes
 

@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 
 from kinetoscope.trace.communication import collectives, exposed_collectives_us
+from kinetoscope.trace.documents import document_text
 from kinetoscope.trace.events import Step
 from kinetoscope.trace.kineto import read_trace
 from kinetoscope.trace.queries import copies, copy_direction, is_sync, recorded_step_us, syncs
+from kinetoscope.trace.summaries import summary_document
 from kinetoscope.trace.summary import summary_text
-from kinetoscope.trace.totals import summarize, summary_json
+from kinetoscope.trace.totals import summarize
 from tests.tool.events import Event, kernel, launch, memcpy, step, trace_bytes
 
 
@@ -47,7 +49,7 @@ class TestMeasures:
 
     def test_in_the_summary(self) -> None:
         found = summarize(read_trace(trace_bytes(*events())))
-        data = json.loads(summary_json(found))
+        data = json.loads(document_text(summary_document(found, "train.json")))
         assert {key: data[key] for key in data if key.endswith(("step_us", "syncs_per_step")) or "h_us" in key} == {
             "step_us": 100.0, "syncs_per_step": 1, "d2h_us_per_step": 2.0,
         }  # fmt: skip

@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
+from kinetoscope.trace.documents import document_text
 from kinetoscope.trace.events import TraceError
 from kinetoscope.trace.json_events import MAX_WINDOW_BYTES
 from kinetoscope.trace.kineto import read_trace
 from kinetoscope.trace.queries import busy_us
+from kinetoscope.trace.summaries import KernelSummary, OperatorSummary, Summary, UncountedSummary, summary_document
 from kinetoscope.trace.summary import COLUMNS, print_summary, summary_text
-from kinetoscope.trace.totals import KernelSummary, OperatorSummary, Summary, UncountedSummary, summarize, summary_json
+from kinetoscope.trace.totals import summarize
 from tests.tool.events import Event, kernel, launch, memcpy, memset, op, step, trace_bytes
 
 TRACES = Path(__file__).parents[2] / "traces"
@@ -202,14 +204,12 @@ class TestSummary:
 class TestOutput:
     def test_json(self) -> None:
         found = summarized(*two_steps())
-        text = summary_json(found)
+        text = document_text(summary_document(found, "train.json"))
         assert json.loads(text)["kernels"][0] == {
             "name": "gemm", "calls": 4, "total_us": 20.0, "mean_us": 5.0, "op": "aten::mm", "grid": [4, 2, 1],
             "block": [384, 1, 1], "registers": 168, "shared_memory_bytes": 164308, "overlap_us": 0.0,
         }  # fmt: skip
-        assert list(json.loads(text))[:6] == [
-            "device", "steps", "steps_agree", "kernels_per_step", "memcpy_per_step", "memset_per_step",
-        ]  # fmt: skip
+        assert list(json.loads(text))[:6] == ["kind", "schema_version", "file", "device", "steps", "steps_agree"]
 
     def test_text(self) -> None:
         found = summarized(*two_steps(), kernel("stray", None, 900, 50), deviceProperties=[{"name": "NVIDIA H200"}])
@@ -239,7 +239,7 @@ class TestOutput:
             "    1    20.000   20.000       0.000  ProfilerStep#2  first",
             "    2    15.500    7.750       4.000  ProfilerStep#2  second",
         ]
-        assert json.loads(summary_json(summarized(*events)))["overlap_us_per_step"] == 4.0
+        assert summarized(*events).overlap_us_per_step == 4.0
 
     def test_text_says_when_steps_differ(self) -> None:
         assert "steps DIFFER" in summary_text(summarized(*two_steps(), step(4, 200, 80), op("aten::t", 210, 5)))
@@ -249,7 +249,7 @@ class TestOutput:
             step(2, 0, 50), op(EVIL, 1, 9, external=1), launch(1, 2, external=1), kernel(EVIL, 1, 5, 1),
             deviceProperties=[{"name": EVIL}],
         )  # fmt: skip
-        text, data = summary_text(found), summary_json(found)
+        text, data = summary_text(found), document_text(summary_document(found, "train.json"))
         assert all(c.isprintable() for c in text.replace("\n", ""))
         assert "</title><script>\\x1b[2J\\x07\\x9b31m\\u202e" in text
         assert data.isascii()
