@@ -19,10 +19,12 @@ from snippets.decoder.experiments.clocks import (
     times_us,
 )
 from snippets.decoder.experiments.token_loops import (
+    NEW_LENGTHS,
     TEXT,
     loop_of,
     model_of,
     prompt_of,
+    read_answer,
 )
 from snippets.lab.experiment import Experiment, Instruments, NeedsGpu, Subject
 
@@ -126,6 +128,8 @@ def whole_models(
     found: dict[str, Any] = {}
     for name in variants.split(","):
         start = functools.partial(getattr(loops, name), answer=answer)
+        if name in NEW_LENGTHS:
+            read_answer(start(model, ids), answer)
         try:
             found[name] = steady(instruments, name, start, model, ids)
         except torch.OutOfMemoryError as error:
