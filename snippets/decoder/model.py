@@ -201,8 +201,8 @@ class Decoder(nn.Module):
 # --8<-- [start:generate]
 def choose(logits: Tensor) -> tuple[Tensor, Tensor]:
     """The largest of (batch, vocab) logits and its token, (batch, 1) each."""
-    best = logits.max(dim=-1, keepdim=True)
-    return best.values, best.indices
+    token = logits.argmax(dim=-1, keepdim=True)
+    return logits.gather(-1, token), token
 
 
 def prefill(model, ids: Tensor, cache, pick=choose):
