@@ -6,13 +6,11 @@ from snippets.decoder.experiments.first_tokens import compile_probes
 from snippets.decoder.experiments.growing import growth_probes
 from snippets.decoder.experiments.hub_generate import generate_experiments
 from snippets.decoder.experiments.limits import limit_probes
-from snippets.decoder.experiments.own_kernels import fused_loops
 from snippets.decoder.experiments.token_loops import ladder, pairs
 from snippets.decoder.experiments.weights import weight_probes
 
 EXPERIMENTS = (
     *ladder(),
-    *fused_loops(),
     *generate_experiments(),
     *pairs(),
     *limit_probes(),

@@ -226,7 +226,7 @@ def growth_probes() -> Iterator[Experiment]:
         ),
         "split_keys": (
             split_keys,
-            {"points": "1x256,1x1024,1x4096,1x16384,8x1024,32x1024,64x1024"},
+            {"points": "1x256,1x1024,1x4096,1x16384,32x1024"},
         ),
         "cache_kinds": (
             cache_kinds,

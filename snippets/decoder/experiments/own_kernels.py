@@ -2,19 +2,7 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Iterator
 from typing import Any
-
-from snippets.decoder.experiments.token_loops import (
-    LABEL,
-    TEXT,
-    loop_of,
-    model_of,
-    prompt_of,
-    token_work,
-)
-from snippets.lab.experiment import Experiment, Loop, NeedsGpu
 
 
 def with_fused_mlps(model: Any) -> Any:
@@ -42,27 +30,10 @@ def with_fused_mlps(model: Any) -> Any:
     return other
 
 
-def fused(device: str, size: str, batch: int, prompt: int, answer: int) -> Loop:
+def fused(model: Any, ids: Any, answer: int) -> Any:
     """Joined, compiled layers as a graph, with the fused MLP."""
     from snippets.decoder import loops
     from snippets.decoder.compiling import compile_layers
 
-    if device != "cuda":
-        raise NeedsGpu("it records a CUDA graph: decoder/static runs here")
-    model = model_of(size, device)
     decoding = compile_layers(with_fused_mlps(model))
-    start = functools.partial(loops.graph, answer=answer, decoding=decoding)
-    return loop_of(start, model, prompt_of(model, batch, prompt))
-
-
-def fused_loops() -> Iterator[Experiment]:
-    """In a group of its own: it may fail where its kernels do not run."""
-    yield Experiment(
-        chapter="decoder",
-        name="fused",
-        label=LABEL,
-        group="fused",
-        parameters=TEXT,
-        loop=fused,
-        work=token_work,
-    )
+    return loops.graph(model, ids, answer, decoding)

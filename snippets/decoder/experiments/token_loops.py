@@ -244,11 +244,11 @@ TEXT: Parameters = {
 }
 SMALL: Parameters = {**TEXT, "layers": 4}
 LONG: Parameters = {**SMALL, "prompt": 4096, "answer": 8}
-MANY: Parameters = {**SMALL, "layers": 1, "prompt": 2048, "answer": 16}
+MANY: Parameters = {**SMALL, "layers": 1, "prompt": 2048, "answer": 8}
 FAULTS: dict[str, Parameters] = {
     "item": SMALL,
     "sampling": SMALL,
-    "int4": SMALL,
+    "int4": {**SMALL, "answer": 16},
     "long_cache": {**SMALL, "batch": 8},
     "cat": {**MANY, "batch": 1536},
     "mask": LONG,

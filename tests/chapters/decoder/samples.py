@@ -46,7 +46,6 @@ LOOPS_US = {
     "layers": 1250.0,
     "joined": 1150.0,
     "max_autotune": 1000.0,
-    "fused": 1100.0,
     "item": (520.0, 480.0),
     "sampling": (900.0, 490.0),
     "int4": (900.0, 300.0),
