@@ -14,6 +14,7 @@ Reads any trace of the PyTorch profiler, without a GPU and without torch:
 
   %(prog)s report trace.json.gz                what is slow, why, what mending it saves: one HTML file
   %(prog)s report rank*.json.gz -o ranks.html  the ranks of a job side by side
+  %(prog)s merge rank*.json.gz -o job.json.gz   the ranks of a job as one trace
   %(prog)s diff before.json.gz after.json.gz   what changed, kernel by kernel; --gate for CI
   %(prog)s doctor trace.json.gz                what is wrong in it; without a trace: in this machine
   %(prog)s summary trace.json.gz               one table
@@ -28,6 +29,7 @@ COMMANDS = {
     ),
     "summary": Command("kinetoscope.trace.summary", "kernels, launches and busy time of a Kineto trace, plain or gzip"),
     "diff": Command("kinetoscope.compare.diff", "what changed between two traces, kernel by kernel; --gate for CI"),
+    "merge": Command("kinetoscope.ranks.command", "the traces of a job's ranks as one trace, for Perfetto and report"),
     "doctor": Command("kinetoscope.doctor.command", "why GPU events are missing: checks this machine, or a trace"),
     "open": Command("kinetoscope.viewer", "show a trace in Perfetto; it does not leave this machine"),
     "decode": Command("kinetoscope.trace.kernel_names", "what a kernel's name says, token by token"),

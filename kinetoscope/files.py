@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 from kinetoscope.terminal import CommandError
 
@@ -46,13 +47,37 @@ def write_output(path: Path, content: bytes, is_named: bool = True) -> None:
         raise CommandError(f"cannot write {path} ({reason}); choose another file with -o") from error
 
 
+@contextmanager
+def new_file(path: Path) -> Iterator[BinaryIO]:
+    """Yield a file to write, which replaces `path` atomically at the end; an error or Ctrl-C leaves `path` as it was.
+
+    Raises `CommandError` if it cannot be written, or if `path` is a pipe or a device.
+    """
+    if path.exists() and not path.is_file():
+        raise CommandError(f"{path} is not a plain file; name another file with -o")
+    target = path.resolve()  # of a link, the file that it leads to
+    new = _temporary(target)
+    try:
+        new.unlink(missing_ok=True)
+        with new.open("xb") as file:  # a link that somebody left there is not followed
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        with _signals_held():
+            os.replace(new, target)
+    except OSError as error:
+        raise CommandError(f"cannot write {path} ({error.strerror or error}); choose another file with -o") from error
+    finally:
+        new.unlink(missing_ok=True)
+
+
 def write_together(files: Mapping[Path, bytes | None]) -> None:
     """Replace files in this order, each atomically, or delete those without content. Raises `OSError`.
 
     Every new file is written before the first is moved into its place: a full disk or Ctrl-C leaves all of them as they
     were. While they are moved, Ctrl-C waits; a process that is killed then has moved only the first ones.
     """
-    new = {path: path.with_name(f".{path.name[:200]}.{os.getpid()}.new") for path in files}
+    new = {path: _temporary(path) for path in files}
     try:
         for path, content in files.items():
             if content is not None:
@@ -70,6 +95,10 @@ def write_together(files: Mapping[Path, bytes | None]) -> None:
     finally:
         for temporary in new.values():
             temporary.unlink(missing_ok=True)
+
+
+def _temporary(path: Path) -> Path:
+    return path.with_name(f".{path.name[:200]}.{os.getpid()}.new")
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+from kinetoscope.ranks.joined import is_merged, read_ranks
 from kinetoscope.terminal import CommandError, positive, print_error
 from kinetoscope.trace.events import TraceError
 from kinetoscope.trace.kineto import read_trace
@@ -118,7 +119,8 @@ def open_in_perfetto(
     """
     if path.exists() and not path.is_file():
         raise TraceError(f"{path}: is not a file; save the trace first")
-    read_trace(path)
+    for _ in read_ranks(path) if is_merged(path) else [read_trace(path)]:
+        pass
     try:
         server = TraceServer(path, port)
     except OSError as error:

@@ -12,7 +12,7 @@ from statistics import fmean
 
 from kinetoscope.diagnosis.facts import Facts
 from kinetoscope.diagnosis.gaps import LONG_US
-from kinetoscope.diagnosis.sites import MAX_DEPTH
+from kinetoscope.diagnosis.sites import MAX_DEPTH, find_places
 from kinetoscope.trace.events import CpuOp, Span
 from kinetoscope.trace.intervals import length_us, ns
 
@@ -69,7 +69,9 @@ def runs(ops: Iterable[CpuOp], belongs: Callable[[CpuOp], bool]) -> list[Span]:
 
 
 def _without_pauses(run: list[CpuOp]) -> list[Span]:
-    cuts = [index for index, (a, b) in enumerate(pairwise(run), 1) if b.start_us - a.end_us > MAX_GAP_US]
+    starts = pairwise([op.start_us for op in run])
+    far = [index for index, (start, next_start) in enumerate(starts, 1) if next_start - start > MAX_GAP_US]
+    cuts = [index for index in far if run[index].start_us - run[index - 1].end_us > MAX_GAP_US]
     found = []
     for begin, end in pairwise((0, *cuts, len(run))):
         first, last = run[begin], run[end - 1]
@@ -89,11 +91,18 @@ def one_of_each_us(ops: Iterable[CpuOp]) -> float:
 def loop_overhead_us(facts: Facts, called: Sequence[CpuOp]) -> float:
     """Times in which the steps' threads run no operator, per step: those below `LONG_US`, and those before a node of
     the backward pass, in which autograd orders the graph."""
-    starts, names = [ns(op.start_us) for op in called], [*(op.name for op in called), ""]
+
+    def comes_before_node(time: int) -> bool:
+        index = bisect_right(called, time, key=_start_ns)
+        return index < len(called) and is_node(called[index].name)
+
     times = facts.cpu_parts["Python"]
-    return length_us(
-        each for each in times if length_us([each]) < LONG_US or is_node(names[bisect_right(starts, each[0])])
-    ) / len(facts.steps)
+    short = [each for each in times if each[1] - each[0] < LONG_US * 1000 or comes_before_node(each[0])]
+    return length_us(short) / len(facts.steps)
+
+
+def _start_ns(op: CpuOp) -> int:
+    return ns(op.start_us)
 
 
 def busiest_place(facts: Facts, ops: Sequence[CpuOp]) -> str:
@@ -104,6 +113,6 @@ def busiest_place(facts: Facts, ops: Sequence[CpuOp]) -> str:
     forward = [op for op in ops if not is_node(op.name)] or list(ops)
     forward = forward[:: 1 + len(forward) // MAX_PLACED]
     times: dict[str, float] = defaultdict(float)
-    for op, site in zip(forward, facts.sites(forward), strict=True):
-        times[site.line or site.annotation] += op.duration_us
+    for op, place in zip(forward, find_places(facts.trace, [(op.thread, op.start_us) for op in forward]), strict=True):
+        times[place] += op.duration_us
     return max(times, key=lambda place: (times[place], place), default="")

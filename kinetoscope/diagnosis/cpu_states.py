@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Literal, TypeVar, get_args
 
 from kinetoscope.diagnosis.sites import find_sites
@@ -53,6 +53,8 @@ _COLLECTING = re.compile(r"Python GC|<built-in function collect>|gc \(dynamo_tim
 _LOADING = re.compile(r"enumerate\(DataLoader\)#.*")
 _LOADING_FUNCTION = re.compile(r"(.*[/\\])?torch[/\\]utils[/\\]data[/\\]dataloader\.py\(\d+\): __next__")
 _LOADED_BY_WORKERS = re.compile(r"enumerate\(DataLoader\)#_MultiProcessing.*")
+_IDLE: tuple[Cause, ...] = ("data loading", "pageable copy", "synchronization")
+"""Causes in which the CPU may wait; in those before Python that are not here, it works."""
 _SHORT_NS = 1_000_000
 """Between two events of a pause, Python runs; a longer gap may be anything."""
 E = TypeVar("E", bound=Span)
@@ -62,7 +64,7 @@ CpuSpan = CpuOp | CudaCall | PythonFunction
 def named(spans: Sequence[E], pattern: re.Pattern[str]) -> list[E]:
     """The spans whose whole name matches the pattern, which is matched once per name."""
     names = {name for name in {span.name for span in spans} if pattern.fullmatch(name)}
-    return [span for span in spans if span.name in names]
+    return [span for span in spans if span.name in names] if names else []
 
 
 def is_pageable_upload(activity: GpuActivity) -> bool:
@@ -126,22 +128,30 @@ class CpuStates:
         return [call for call in self.calls if is_sync(call.name) or id(call) in downloads]
 
     @cached_property
+    def _op_names(self) -> frozenset[str]:
+        return frozenset(op.name for op in self.ops)
+
+    def _named_ops(self, pattern: re.Pattern[str]) -> list[CpuOp]:
+        return named(self.ops, pattern) if any(map(pattern.fullmatch, self._op_names)) else []
+
+    @cached_property
     def spans(self) -> dict[Cause, list[CpuSpan]]:
         """The spans of each cause that occurs, in start order; spans of a cause may nest."""
         copying = [a.launch for a in self.activities if a.launch is not None and is_pageable_upload(a)]
         sites = find_sites(self.trace, [(call.thread, call.start_us) for call in copying]) if copying else []
-        collecting: list[CpuSpan] = [*named(self.functions, _COLLECTING), *named(self.ops, _COLLECTING)]
-        compiling: list[CpuSpan] = [*named(self.functions, _COMPILING_FUNCTION), *named(self.ops, _COMPILING_OP)]
+        annotated, nested = self._named_ops(_COLLECTING), self._named_ops(_COMPILING_OP)
+        collecting: list[CpuSpan] = [*named(self.functions, _COLLECTING), *annotated]
+        compiling: list[CpuSpan] = [*named(self.functions, _COMPILING_FUNCTION), *nested]
         spans: dict[Cause, Iterable[CpuSpan]] = {
             "garbage collection": collecting,
             "compiling": (span for span in compiling if not _COLLECTING.fullmatch(span.name)),
-            "data loading": named(self.ops, _LOADING) or named(self.functions, _LOADING_FUNCTION),
+            "data loading": self._named_ops(_LOADING) or named(self.functions, _LOADING_FUNCTION),
             "memory allocation": named(self.calls, _ALLOCATION),
             "pageable copy": (site.op or call for call, site in zip(copying, sites, strict=True)),
             "synchronization": self.syncs,
-            "launching": (op for op in self.ops if not op.is_annotation),
         }
-        return {cause: sorted(each, key=by_start) for cause, each in spans.items()}
+        found = {cause: sorted(each, key=by_start) for cause, each in spans.items()}
+        return found | {"launching": [op for op in self.ops if not op.is_annotation]}
 
     @cached_property
     def _times(self) -> dict[Cause, list[Interval]]:
@@ -153,16 +163,16 @@ class CpuStates:
         """Times inside an operator or call, not waiting, on any thread: one thread may launch while another waits."""
         work: dict[str, list[Span]] = {thread: [] for thread in self.threads}
         waits: dict[str, list[Span]] = {thread: [] for thread in self.threads}
-        for op in self.ops:
-            if not op.is_annotation:
-                work[op.thread].append(op)
+        for op in self.spans["launching"]:
+            work[op.thread].append(op)
         queries = {id(call) for call in named(self.calls, _QUERY)}
         for call in self.calls:
             if id(call) not in queries:
                 work[call.thread].append(call)
         for call in self.syncs:
             waits[call.thread].append(call)
-        return union(time for thread in work for time in subtract(union_of(work[thread]), union_of(waits[thread])))
+        times = [subtract(_times_of(work[thread]), union_of(waits[thread])) for thread in work]
+        return times[0] if len(times) == 1 else union(chain.from_iterable(times))
 
     @cached_property
     def recorded(self) -> list[Interval]:
@@ -210,13 +220,26 @@ class CpuStates:
         return parts
 
     def idle(self, windows: Sequence[Interval]) -> list[Interval]:
-        """Times in which the CPU waits for the GPU or for a loader's workers, or has no recorded event."""
-        parts = self.partition(windows)
-        works: tuple[Cause, ...] = ("garbage collection", "compiling", "memory allocation", "launching")
-        busy = union(time for cause in works for time in parts[cause])
-        workers = named(self.spans["data loading"], _LOADED_BY_WORKERS)
-        waits = subtract(intersect(windows, union_of([*self.syncs, *workers])), busy)
-        return union([*waits, *parts["nothing recorded"]])
+        """Times in which the CPU waits for the GPU or for a loader's workers, or has no recorded event.
+
+        As `partition` tells, without its millions of intervals: most times are subtracted from few.
+        """
+        unseen = subtract(windows, self.recorded)
+        waits = intersect(windows, union_of([*self.syncs, *named(self.spans["data loading"], _LOADED_BY_WORKERS)]))
+        idle: list[Interval] = []
+        for cause in CAUSES[: CAUSES.index("Python")]:
+            times = self._times[cause]
+            unseen = subtract(unseen, times)
+            if cause in _IDLE:
+                idle += intersect(waits, times)
+            waits = subtract(waits, times)
+        return union([*idle, *waits, *unseen])
+
+
+def _times_of(spans: list[Span]) -> list[Interval]:
+    """The times of operators and then calls, each in start order."""
+    spans.sort(key=by_start)
+    return union_of(spans)
 
 
 def _outer_first(span: Span) -> tuple[float, float]:

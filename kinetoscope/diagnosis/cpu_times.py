@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple, TypeVar
@@ -11,7 +12,7 @@ from msgspec import structs
 from kinetoscope.diagnosis.cpu_states import CAUSES, Cause
 from kinetoscope.diagnosis.facts import Facts
 from kinetoscope.diagnosis.sites import is_own_code
-from kinetoscope.trace.events import CpuOp, PythonFunction
+from kinetoscope.trace.events import CpuOp, PythonFunction, in_whole_ns
 from kinetoscope.trace.intervals import Interval, contains, length_us, ns
 from kinetoscope.trace.text import without_address
 
@@ -87,16 +88,17 @@ def own_times(spans: Iterable[E]) -> Iterator[tuple[E, int]]:
     pairs."""
     stacks: dict[str, list[tuple[float, int]]] = defaultdict(list)
     listed: list[E] = []
-    own: list[int] = []
+    own = array("q")
     for index, span in enumerate(spans):
+        start_us, duration_ns = span.start_us, ns(span.duration_us)
         stack = stacks[span.thread]
-        while stack and stack[-1][0] <= span.start_us:
+        while stack and stack[-1][0] <= start_us:
             stack.pop()
         if stack:
-            own[stack[-1][1]] -= ns(span.duration_us)
+            own[stack[-1][1]] -= duration_ns
         listed.append(span)
-        own.append(ns(span.duration_us))
-        stack.append((span.end_us, index))
+        own.append(duration_ns)
+        stack.append((in_whole_ns(start_us + span.duration_us), index))
     return zip(listed, own, strict=True)
 
 

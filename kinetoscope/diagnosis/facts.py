@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from heapq import nsmallest
+from heapq import nlargest, nsmallest
 from statistics import median
 from typing import TypeVar
 
@@ -16,10 +16,20 @@ from kinetoscope.diagnosis.per_step import window
 from kinetoscope.diagnosis.sites import Site, find_sites
 from kinetoscope.diagnosis.start_up import start_up_calls
 from kinetoscope.diagnosis.step_facts import StepFacts, pid, process_of
-from kinetoscope.trace.events import CpuOp, CudaCall, GpuActivity, PythonFunction, Span, last_end_us, starting_in
+from kinetoscope.trace.events import (
+    CpuOp,
+    CudaCall,
+    GpuActivity,
+    PythonFunction,
+    Span,
+    by_start,
+    last_end_us,
+    starting_in,
+)
 from kinetoscope.trace.intervals import (
     Interval,
     contains,
+    covered_us,
     intersect,
     length_us,
     lengths_in,
@@ -62,7 +72,8 @@ class Facts(StepFacts):
     def start_up(self) -> list[CudaCall]:
         """The calls of the median step's process that start the GPU's runtime; empty if the trace begins later."""
         process = process_of(self.step)
-        calls = [call for call in self.trace.calls if process in ("", pid(call.thread))]
+        threads = _threads_of(self.trace.calls, process)
+        calls = [call for call in self.trace.calls if call.thread in threads]
         return start_up_calls(calls, self.activities)
 
     @cached_property
@@ -77,11 +88,12 @@ class Facts(StepFacts):
         """GPU work in or outside steps, in start order, on the GPUs of the steps and of their process."""
         process = process_of(self.step)
         devices = {activity.device for step in self.steps for activity in step.activities}
+        threads = _threads_of(self.trace.calls, process)
         return tuple(
             activity
             for activity in self.trace.activities
             if (activity.device in devices or not devices)
-            and (activity.launch is None or process in ("", pid(activity.launch.thread)))
+            and (activity.launch is None or activity.launch.thread in threads)
         )
 
     @cached_property
@@ -98,6 +110,11 @@ class Facts(StepFacts):
     def idle(self) -> list[Interval]:
         """Times within steps in which no GPU works."""
         return subtract(self.windows, self.busy)
+
+    @cached_property
+    def idle_us(self) -> float:
+        """Time within steps in which no GPU works."""
+        return length_us(self.idle)
 
     @cached_property
     def cpu(self) -> CpuStates:
@@ -163,9 +180,10 @@ class Facts(StepFacts):
         count = len(self.steps)
         cpu_us = length_us(intersect(cpu_times, self.windows)) / count
         gpu_us = length_us(intersect(gpu_times, self.windows)) / count
-        idle = subtract(self.idle, unclaimed)
-        other_us = (length_us(self.idle) - length_us(idle)) / count
-        mean_us = min(cpu_us, length_us(idle) / count + gpu_us, max(0.0, self.reclaimable_us - other_us) + gpu_us)
+        idle = subtract(self.idle, unclaimed) if unclaimed else self.idle
+        idle_us = length_us(idle) if unclaimed else self.idle_us
+        other_us = (self.idle_us - idle_us) / count
+        mean_us = min(cpu_us, idle_us / count + gpu_us, max(0.0, self.reclaimable_us - other_us) + gpu_us)
         if self.step_windows is self.windows:
             return round(mean_us, 3)
         lengths = (lengths_in(self.step_windows, times) for times in (cpu_times, idle, gpu_times))
@@ -179,6 +197,11 @@ class Facts(StepFacts):
 
     def length_us(self, spans: Iterable[Span]) -> float:
         """The time in steps that at least one of the spans covers, a mean over the steps."""
+        spans = list(spans)
+        if len(self.windows) == 1 and spans:
+            ((start, end),) = self.windows
+            if start <= ns(min(map(by_start, spans))) and ns(last_end_us(spans)) <= end:
+                return round(covered_us(spans) / len(self.steps), 3)
         return round(length_us(intersect(union_of(spans), self.windows)) / len(self.steps), 3)
 
     def in_steps(self, spans: Iterable[S]) -> list[S]:
@@ -203,11 +226,15 @@ class Facts(StepFacts):
 
     def evidence(self, spans: Sequence[Span]) -> tuple[Span, ...]:
         """The longest spans, at most 100, from the median step unless other steps have most of their time."""
-        start, end = window(self.step)
-        shown = [span for span in spans if start <= ns(span.start_us) < end]
+        start, end = ((bound - 0.5) / 1000 for bound in window(self.step))
+        shown = [span for span in spans if start <= span.start_us < end]
         if len(shown) < len(spans) and 2 * len(self.steps) * length_us(union_of(shown)) < length_us(union_of(spans)):
             shown = []
-        return tuple(nsmallest(MAX_EVIDENCE, shown or spans, key=lambda span: (-span.duration_us, span.start_us)))
+        chosen = shown or spans
+        if len(chosen) > MAX_EVIDENCE:
+            least_us = nlargest(MAX_EVIDENCE, (span.duration_us for span in chosen))[-1]
+            chosen = [span for span in chosen if span.duration_us >= least_us]
+        return tuple(nsmallest(MAX_EVIDENCE, chosen, key=lambda span: (-span.duration_us, span.start_us)))
 
     def sites(self, events: Sequence[CpuOp | CudaCall | PythonFunction]) -> list[Site]:
         """The operator, module and line around the start of each event."""
@@ -217,3 +244,8 @@ class Facts(StepFacts):
         """The place of an activity's launch, as text; empty if the trace does not tell."""
         event = activity.launch or activity.op
         return self.sites([event])[0].text if event else ""
+
+
+def _threads_of(calls: Iterable[CudaCall], process: str) -> set[str]:
+    """The threads of a process that make calls; of all processes if its name is empty."""
+    return {thread for thread in {call.thread for call in calls} if process in ("", pid(thread))}

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from kinetoscope.diagnosis.cpu_states import Cause, CpuStates, launcher, outermost
 from kinetoscope.trace.events import GpuActivity, Span, in_whole_ns
-from kinetoscope.trace.intervals import Interval, contains, intersect, length_us, ns, subtract, union_of
+from kinetoscope.trace.intervals import Interval, contains, intersect, length_ns, ns, subtract, union_of
 
 LONG_US = 1000.0
 """The least gap that a slow operator or Python causes; launching causes shorter gaps."""
@@ -69,10 +69,10 @@ def waits_in(window: Interval, busy: Sequence[Interval], cpu: CpuStates) -> Wait
     step = [window]
     gpu = intersect(step, busy)
     idle_cpu = cpu.idle(step)
-    only_gpu = intersect(gpu, idle_cpu)
-    neither = subtract(idle_cpu, gpu)
-    only_cpu = subtract(subtract(step, gpu), idle_cpu)
-    return Waits(*map(length_us, (subtract(gpu, idle_cpu), only_cpu, only_gpu, neither)))
+    gpu_ns, idle_cpu_ns, only_gpu = length_ns(gpu), length_ns(idle_cpu), length_ns(intersect(gpu, idle_cpu))
+    neither = idle_cpu_ns - only_gpu
+    only_cpu = length_ns(step) - gpu_ns - neither
+    return Waits(*(part / 1000 for part in (gpu_ns - only_gpu, only_cpu, only_gpu, neither)))
 
 
 def gaps_in(
@@ -86,25 +86,26 @@ def gaps_in(
 
     `windows`: the times of the steps, sorted and disjoint. The next of `activities`, in start order, ends a gap.
     """
-    idle = [(start, end) for start, end in subtract(windows, busy) if end - start >= ns(least_us)]
+    least_ns, long_ns = ns(least_us), ns(LONG_US)
+    idle = [gap for gap in subtract(windows, busy) if gap[1] - gap[0] >= least_ns]
     if not idle:
         return ()
     starts = {start for start, _ in windows}
     parts = cpu.partition(windows)
     blames: dict[Cause, _Blames] = {}
-    waiting = union_of(cpu.syncs)
+    waiting, spans = union_of(cpu.syncs), cpu.spans
     gaps = []
     following = 0
     for (start, end), share in zip(idle, _shares(idle, parts), strict=True):
         # A gap at the start of a step began when the GPU ended its work of the step before.
         before = bisect_left(busy, (start, end)) if start in starts else 0
         began = busy[before - 1][1] if before else start
-        cause = _cause(share, contains(waiting, began))
-        is_launch = cause == "launching" and end - start < ns(LONG_US)
+        cause = _cause(share, bool(waiting) and contains(waiting, began))
+        is_launch = cause == "launching" and end - start < long_ns
         blame = None
-        if cause in cpu.spans and not is_launch:
+        if not is_launch and cause in spans:
             if cause not in blames:
-                blames[cause] = _Blames(outermost(cpu.spans[cause]))
+                blames[cause] = _Blames(outermost(spans[cause]))
             blame = blames[cause].during(start, end, began)
         if blame is None:
             end_us = end / 1000

@@ -58,19 +58,21 @@ class GpuUse:
     def busy(self) -> dict[int, list[Interval]]:
         """The times in which each GPU works, of the GPUs on which the process computes."""
         devices = by_device(self.activities)
+        if len(devices) == 1:
+            return {device: intersect([self.window], self.any_busy) for device in devices}
         kernels_us = {device: busy_us(a for a in work if a.kind == "kernel") for device, work in devices.items()}
         least_us = MIN_WORK * max(kernels_us.values(), default=0.0)
         used = [device for device in devices if kernels_us[device] >= least_us]
-        times = {device: self.any_busy if len(devices) == 1 else union_of(devices[device]) for device in used}
-        return {device: intersect([self.window], each) for device, each in times.items()}
+        return {device: intersect([self.window], union_of(devices[device])) for device in used}
 
     @cached_property
     def gpus(self) -> tuple[Gpu, ...]:
         """The use of each GPU, by its index."""
-        gpus, any_us = [], length_us(self._any)
+        gpus, any_us = [], self._any_us
         for device, times in self.busy.items():
-            busy_us = self._per_step(times)
-            bubble_us = (any_us - length_us(times)) / len(self.steps)
+            device_us = any_us if times is self._any else length_us(times)
+            busy_us = round(device_us / len(self.steps), 3)
+            bubble_us = (any_us - device_us) / len(self.steps)
             share = round(busy_us / self.step_us, 4) if self.step_us else 0.0
             gpus.append(Gpu(device, busy_us, share, round(bubble_us, 3)))
         return tuple(gpus)
@@ -79,7 +81,7 @@ class GpuUse:
     def take_turns(self) -> bool:
         """Whether several GPUs work, and hardly ever two of them at the same time."""
         together_ns = sum(time for gpus, time in self._depths.items() if gpus > 1)
-        any_us = length_us(self._any)
+        any_us = self._any_us
         is_mostly_busy = any_us >= MIN_ANY * length_us([self.window])
         return len(self.busy) > 1 and is_mostly_busy and together_ns / 1000 <= MAX_TOGETHER * any_us
 
@@ -124,6 +126,10 @@ class GpuUse:
             (times,) = self.busy.values()
             return times
         return union(time for times in self.busy.values() for time in times)
+
+    @cached_property
+    def _any_us(self) -> float:
+        return length_us(self._any)
 
     @property
     def _kernels(self) -> Iterator[GpuActivity]:

@@ -10,6 +10,7 @@ from functools import cached_property
 from kinetoscope.diagnosis.cpu_states import CAUSES, Cause, CpuSpan
 from kinetoscope.diagnosis.facts import Facts
 from kinetoscope.diagnosis.per_step import window
+from kinetoscope.trace.events import last_end_us
 from kinetoscope.trace.intervals import Interval, intersect, length_us, lengths_in, ns, subtract, union_of
 
 _NUMBERS = re.compile(r"[0-9]+")
@@ -28,9 +29,9 @@ class Idle:
     def in_steps_us(self) -> float:
         """Within the steps. The last step lasts until the GPU is done."""
         end = self._span[1]
-        done = max((ns(activity.end_us) for step in self.facts.steps for activity in step.activities), default=end)
+        done = max([ns(last_end_us(step.activities)) for step in self.facts.steps if step.activities], default=end)
         rest = [(end, done)] if done > end else []
-        return round(length_us(self.facts.idle) + length_us(subtract(rest, self.facts.busy)), 3)
+        return round(self.facts.idle_us + length_us(subtract(rest, self.facts.busy)), 3)
 
     @property
     def between_steps_us(self) -> float:

@@ -63,7 +63,17 @@ def find_sites(trace: Trace, queries: Sequence[Query]) -> list[Site]:
 
 def find_lines(trace: Trace, queries: Sequence[Query]) -> list[tuple[Any, ...]]:
     """`Site.module` and `Site.line` of each query: one pass over the Python functions."""
+    if not trace.functions:
+        return [("", "")] * len(queries)
     return _innermost(_asked(trace.functions, queries), queries, _line_value, ("", ""))
+
+
+def find_places(trace: Trace, queries: Sequence[Query]) -> list[str]:
+    """`Site.line` of each query, else the innermost annotation: one pass over the annotations instead of all
+    operators."""
+    annotations = [op for op in trace.cpu_ops if op.is_annotation]
+    names = _innermost(_asked(annotations, queries), queries, _annotation_value, ("",))
+    return [line or name for (_, line), (name,) in zip(find_lines(trace, queries), names, strict=True)]
 
 
 def around(activity: GpuActivity) -> Iterator[CpuOp]:
@@ -110,6 +120,10 @@ def _op_value(op: Any, around: tuple[Any, ...]) -> tuple[Any, ...]:
     is_called = outer is not None and outer.name.startswith("aten::")
     name = name if name or is_compiler else op.name.removeprefix(_BACKWARD)
     return op, outer if is_called else op, name, annotation
+
+
+def _annotation_value(op: Any, around: tuple[Any, ...]) -> tuple[Any, ...]:
+    return around if op.name.startswith(_COMPILER) else (op.name,)
 
 
 def _line_value(function: Span, around: tuple[Any, ...]) -> tuple[Any, ...]:

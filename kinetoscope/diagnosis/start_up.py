@@ -26,11 +26,11 @@ def start_up_calls(calls: Sequence[CudaCall], activities: Sequence[GpuActivity])
     early: list[tuple[float, CudaCall]] = []
     later_us: dict[str, float] = defaultdict(float)
     for call in calls:
-        until_us = min(call.end_us, first_work_us(call))
-        if call.start_us >= until_us:
+        until_us = first_work_us(call)
+        if call.start_us >= until_us or call.start_us >= call.end_us:
             later_us[call.name] = max(later_us[call.name], call.duration_us)
         elif not is_sync(call.name):
-            early.append((until_us - call.start_us, call))
+            early.append((min(call.end_us, until_us) - call.start_us, call))
     start = [(us, call) for us, call in early if us >= MIN_CALL_US and later_us[call.name] < us / 2]
     return [call for _, call in start] if sum(us for us, _ in start) >= START_UP_US else []
 

@@ -10,7 +10,8 @@ import msgspec
 
 from kinetoscope.files import write_output
 from kinetoscope.ranks.digest import FORMAT, VERSION, Digest, digest
-from kinetoscope.ranks.merge import require_distinct
+from kinetoscope.ranks.joined import is_merged, read_ranks
+from kinetoscope.ranks.merge import merge, require_distinct
 from kinetoscope.trace.events import TraceError
 from kinetoscope.trace.kineto import read_trace
 
@@ -72,8 +73,12 @@ def is_digest(path: str | os.PathLike[str]) -> bool:
 
 
 def read_any(path: str | os.PathLike[str], rank: int | None = None) -> Digest:
-    """Read a digest, or reduce a trace to one. `rank` applies if a trace does not tell its rank. Raises
-    `TraceError`."""
+    """Read a digest, or reduce a trace or the ranks of a merged file to one.
+
+    `rank` applies if a trace does not tell its rank. Raises `TraceError`.
+    """
+    if is_merged(path):
+        return merge(map(digest, read_ranks(path)))
     return read_digest(path) if is_digest(path) else digest(read_trace(path), rank)
 
 

@@ -1,15 +1,11 @@
 """The command `report`: any trace as one HTML file with a diagnosis; several traces as a comparison.
 
 command.py           the command: reads, writes the file or JSON
-<<<<<<< HEAD
 fail_on.py           the exit code of --fail-on
 diagnosed.py         a trace read, summarized and diagnosed
 site.py              the address of the book, to whose pages findings lead
 trace_report.py      its JSON document; finding_rows.py has the findings in it
-=======
-diagnosed.py         a trace read, summarized and diagnosed; its JSON
 output.py            where the file is written
->>>>>>> index
 document.py          the HTML file: head, sections; drawing.css, style.css, ranks.css and timeline.js inside
 headline.py          the first screen: a sentence and four measures
 findings.py          the diagnosis: findings, and questions that the trace cannot answer

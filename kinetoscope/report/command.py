@@ -10,6 +10,7 @@ from pathlib import Path
 
 from kinetoscope.exit_codes import OK
 from kinetoscope.files import write_output
+from kinetoscope.ranks.joined import is_merged
 from kinetoscope.report.diagnosed import DiagnosedTrace, read_diagnosed
 from kinetoscope.report.document import report_html, several_html
 from kinetoscope.report.fail_on import exit_code
@@ -96,7 +97,7 @@ def command(arguments: argparse.Namespace) -> int:
         raise TraceError("--rank goes with --digest-only")
     if arguments.capture is not None and is_several(traces):
         raise TraceError("--capture goes with one trace")
-    if output is None and not arguments.json and is_several(traces):
+    if output is None and not arguments.json and is_several(traces) and not (len(traces) == 1 and is_merged(traces[0])):
         raise TraceError("give -o FILE.html: several traces have no name of their own")
     if arguments.json and output == "-":
         raise TraceError("--json and -o - both print; give -o a file")

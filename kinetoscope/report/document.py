@@ -31,7 +31,7 @@ from kinetoscope.trace.progress import Progress
 from kinetoscope.trace.text import shortened, visible
 
 T = TypeVar("T")
-_SECTIONS = 11
+_SECTIONS = 12
 """The most sections that a report has: its progress counts them."""
 
 
@@ -65,7 +65,7 @@ def document(
 
     `parts`: id, title and HTML of each section; `source`: the name of the trace's file.
     """
-    style, script = _asset("drawing.css") + _asset("style.css") + more_style, _asset("timeline.js")
+    style, script = _asset("drawing.css") + _asset("style.css") + more_style, report_script()
     sections = [(ident, heading, html) for ident, heading, html in parts if html]
     links = "".join(f'<li><a href="#{ident}">{heading}</a></li>' for ident, heading, _ in sections)
     body = "".join(
@@ -103,6 +103,11 @@ def document(
 </html>
 """
     return visible(html)
+
+
+def report_script() -> str:
+    """The script of every report: what a page that frames reports has to let run, by its hash."""
+    return _asset("timeline.js")
 
 
 def _sections(diagnosed: DiagnosedTrace) -> Iterator[tuple[str, str, str]]:

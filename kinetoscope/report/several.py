@@ -19,6 +19,7 @@ from kinetoscope.diagnosis.rule import Severity, severity_of
 from kinetoscope.html import Html, Part
 from kinetoscope.ranks.digest import Digest, digest
 from kinetoscope.ranks.digest_files import is_digest, read_any, read_digest, write_digest
+from kinetoscope.ranks.joined import is_merged, read_ranks
 from kinetoscope.ranks.merge import are_ranks, merge
 from kinetoscope.ranks.ranks import RanksReport, ranks_report
 from kinetoscope.ranks.texts import ranks_headline
@@ -65,8 +66,8 @@ class MultiReport:
 
 
 def is_several(paths: Sequence[Path]) -> bool:
-    """Whether the report is about more than one trace: several files, or a digest, which may hold many ranks."""
-    return len(paths) > 1 or is_digest(paths[0])
+    """Whether the report is about more than one trace: several files, or a file that may hold many ranks."""
+    return len(paths) > 1 or is_digest(paths[0]) or is_merged(paths[0])
 
 
 def report_several(paths: Sequence[Path], site: str = "") -> MultiReport:
@@ -74,9 +75,9 @@ def report_several(paths: Sequence[Path], site: str = "") -> MultiReport:
 
     Raises `TraceError` if the files are neither, or cannot be read.
     """
-    if len(paths) == 2:
+    if len(paths) == 2 and not any(map(is_merged, paths)):
         return _report_two(paths[0], paths[1], site)
-    sides = [_read(path) for path in paths]
+    sides = [side for path in paths for side in _read(path)]
     if len(paths) == 1 or _are_ranks([side.digest for side in sides]):
         return _ranks(sides, paths, site)
     raise TraceError(
@@ -117,10 +118,14 @@ def _report_two(before: Path, after: Path, site: str) -> MultiReport:
     return MultiReport(title, change_text(result), comparison_parts(result, names), comparison_document(result, files))
 
 
-def _read(path: Path) -> _Reduced:
-    """A file is diagnosed when it is read, so that no more than one trace of many is in memory."""
-    side = read_digest(path) if is_digest(path) else read_trace(path)
-    return _reduced(side, digest(side) if isinstance(side, Trace) else side)
+def _read(path: Path) -> Iterator[_Reduced]:
+    """A rank is diagnosed when it is read, so that no more than one trace of many is in memory."""
+    if is_digest(path):
+        made = read_digest(path)
+        yield _reduced(made, made)
+        return
+    for trace in read_ranks(path) if is_merged(path) else [read_trace(path)]:
+        yield _reduced(trace, digest(trace))
 
 
 def _reduced(side: Trace | Digest, made: Digest) -> _Reduced:

@@ -1,7 +1,7 @@
 // Timelines: zoom, pan, alignment, measuring, details of a slice by pointer and keyboard; whole traces for Perfetto.
 (() => {
 const start = (figure) => {
-  const PADDING = 6, LEAST_LETTERS = 3, MOST_TICKS = 6, THIN_PX = 4; // as in canvas.py
+  const PADDING = 6, LEAST_LETTERS = 3, MOST_TICKS = 6, THIN_PX = 4, CPU_PX = 16, GPU_PX = 22; // as in canvas.py
   const MARGIN = 1.004, MOST_ZOOM = 400, DRAG_PX = 4, TARGET_PX = 40, PHONE_PX = 500, PAN = 0.2;
   const PING_MS = 50, MOST_PINGS = 600;
 
@@ -40,12 +40,12 @@ const start = (figure) => {
     return step;
   });
   function pieceOf(element, step) {
-    const [x, y, width] = ["x", "y", "width"].map((key) => parseFloat(element.getAttribute(key)));
+    const [x, top, width, height] = ["x", "y", "width", "height"].map((key) => parseFloat(element.getAttribute(key)));
     const { said, pair, short } = element.dataset, words = said.split("\n"), [full] = words;
     let text = element.nextElementSibling;
     if (text?.matches(".overlap")) text = text.nextElementSibling;
     return {
-      element, step, x, y, width, pair, words, full, short: short ?? full, start: begin + (x * span) / 100,
+      element, step, x, y: top + height, width, pair, words, full, short: short ?? full, start: begin + (x * span) / 100,
       lasts: (width * span) / 100, filled: +(element.dataset.filled ?? 1), text: text?.matches("text") ? text : null, lane: element.parentNode,
       onGpu: element.parentNode.matches(".gpu"), isGap: element.matches(".gap"),
       isBlock: element.matches(".block"), isOwn: element.matches(".slice"),
@@ -108,7 +108,7 @@ const start = (figure) => {
       return;
     }
     if (!piece.text) {
-      piece.text = add(piece.lane, "text", { y: y + Math.floor(element.getAttribute("height") / 2) + 4 });
+      piece.text = add(piece.lane, "text", { y: y - (piece.onGpu ? GPU_PX : CPU_PX) / 2 + 4 });
       const overlap = element.nextElementSibling;
       (overlap?.matches(".overlap") ? overlap : element).after(piece.text);
     }

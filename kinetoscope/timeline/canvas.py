@@ -183,32 +183,22 @@ class Canvas:
         said = self._said(piece)
         full, short = said[0], self._shortened(slice_names(piece)[1])
         fill = f' fill="url(#{self.ident}-{piece.kind})"' if piece.kind in PATTERNS else ""
-        work = self._work(piece, y, height, fill)
-        if work:
-            fill = f' data-filled="{round(piece.filled, 4):g}" fill="none"'
         ident = f' id="{escape(piece.anchor)}"' if piece.anchor else ""
         narrow = "" if short == full else f' data-short="{escape(short)}"'
         role = "slice" if piece.is_own else "ghost" if piece.is_ghost else "gap"
         role += " block" if piece.merged > 1 else ""
         looks = f"{piece.kind} thin" if piece.merged == 1 and self._is_thin(piece) else piece.kind
         words = escape("\n".join(said)).replace("\n", "&#10;")
-        place = f'y="{y}" width="{self.width(piece.duration_us)}" height="{height}"'
+        filled_px = max(1.0, round(piece.filled * height, 1))
+        filled = "" if piece.filled == 1 else f' data-filled="{round(piece.filled, 4):g}"'
+        place = f'y="{y + height - filled_px:g}" width="{self.width(piece.duration_us)}" height="{filled_px:g}"{filled}'
         drawn = f'<rect class="{role} {looks}"{ident}{pair}{narrow} x="{self.x(piece.start_us)}" {place}{fill} '
         over = self._overlap(piece, y, height) + self._name(piece, full, short, y, height)
-        return f'{work}{drawn}data-said="{words}"/>{over}'
+        return f'{drawn}data-said="{words}"/>{over}'
 
     def _is_thin(self, piece: Slice) -> bool:
         """Whether borders would make a slice look much longer than it is."""
         return piece.kind not in ("idle", "unrecorded") and piece.duration_us / self.span_us * _REFERENCE_PX < _THIN_PX
-
-    def _work(self, piece: Slice, y: int, height: int, fill: str) -> str:
-        """The filled part of a block's height: as a share, the time in which its events run. Empty if all is filled."""
-        filled_px = max(1.0, round(piece.filled * height, 1))
-        if piece.merged == 1 or filled_px > height - 1:
-            return ""
-        role = "ghost" if piece.is_ghost else "work"
-        place = f'x="{self.x(piece.start_us)}" y="{y + height - filled_px:g}" width="{self.width(piece.duration_us)}"'
-        return f'<rect class="{role} {piece.kind}" {place} height="{filled_px:g}"{fill}/>'
 
     def _said(self, piece: Slice) -> list[str]:
         full = self._shortened(slice_names(piece)[0])

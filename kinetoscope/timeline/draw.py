@@ -9,15 +9,17 @@ they are the text of a `noscript`, which costs a page nothing.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from html import escape
+from operator import attrgetter
 
 from kinetoscope.html import Html, details, hold_back, note
 from kinetoscope.timeline.canvas import PATTERNS, SLICE_KINDS, Canvas
 from kinetoscope.timeline.merging import Drawn, left_out, reduce_lanes
 from kinetoscope.timeline.slice_tables import slice_tables
-from kinetoscope.trace.events import Step, Trace
+from kinetoscope.trace.events import Step, Trace, last_end_us
 from kinetoscope.trace.lanes import Lane, linked, whole_lane, with_gaps
 from kinetoscope.trace.placing import Kind, place_events, time_shown
 from kinetoscope.trace.queries import busy_us
@@ -149,8 +151,9 @@ def describe_step(step: Step) -> tuple[str, str]:
     cpu = format_value(step.end_us - step.start_us, "us")
     if not step.activities:
         return "nothing on the GPU", f"CPU done after {cpu}"
-    counts = {"kernel": len(step.kernels), "copy": len(step.memcpys), "fill": len(step.memsets)}
+    kinds = Counter(map(attrgetter("kind"), step.activities))
+    counts = {"kernel": kinds["kernel"], "copy": kinds["memcpy"], "fill": kinds["memset"]}
     parts = [f"{count} {name if count == 1 else _MANY[name]}" for name, count in counts.items() if count]
     busy = format_value(busy_us(step.activities), "us")
-    done = format_value(max(piece.end_us for piece in step.activities) - step.start_us, "us")
+    done = format_value(last_end_us(step.activities) - step.start_us, "us")
     return f"{', '.join(parts)}, GPU busy {busy}", f"GPU done after {done}, CPU after {cpu}"

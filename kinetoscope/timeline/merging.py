@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from array import array
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -160,15 +161,15 @@ def _block(lane: PlacedLane, row: int, run: Indices) -> Slice:
     """One slice for a whole run, with the kind that takes most of its time."""
     if len(run) == 1:
         return slice_of(lane, run[0], row)
-    starts, durations, times = lane.starts_us, lane.durations_us, dict[Kind, float]()
-    for index in run:
-        kind = lane.kind(index)
+    starts, durations = lane.starts_us, lane.durations_us
+    times: dict[Kind, float] = {}
+    for index, kind in zip(run, map(lane.kind, run), strict=True):
         times[kind] = times.get(kind, 0.0) + durations[index]
     plurals = {_PLURAL.get(kind, "kernels") for kind in times}
     plural = plurals.pop() if len(plurals) == 1 else "activities"
-    start, end = starts[run[0]], in_whole_ns(max(starts[index] + durations[index] for index in run))
-    busy = format_value(sum(durations[index] for index in run), "us")
-    filled_us = length_us(union((ns(starts[index]), ns(starts[index] + durations[index])) for index in run))
+    start, end = starts[run[0]], in_whole_ns(max([starts[index] + durations[index] for index in run]))
+    busy = format_value(math.fsum([durations[index] for index in run]), "us")  # the same in every Python
+    filled_us = length_us(union([(ns(starts[index]), ns(starts[index] + durations[index])) for index in run]))
     return Slice(
         f"{len(run):,} {plural}, {busy} together",
         max(times, key=times.__getitem__),

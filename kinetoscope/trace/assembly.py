@@ -6,6 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from itertools import pairwise
 from operator import attrgetter
 from typing import TypeVar
 
@@ -13,7 +14,6 @@ import msgspec
 from msgspec import Struct
 
 from kinetoscope.trace.damage import drop_endless, drop_lost
-from kinetoscope.trace.decoding import KeptEvents
 from kinetoscope.trace.device_rows import counter_samples, stream_waits
 from kinetoscope.trace.events import (
     Collective,
@@ -27,7 +27,18 @@ from kinetoscope.trace.events import (
 )
 from kinetoscope.trace.foreign import name_origin
 from kinetoscope.trace.identity import Members, collective_around, collective_of, stated_rank
-from kinetoscope.trace.kineto_events import Annotation, AnyEvent, Communication, Event, Instant, Kernel, Op, RuntimeCall
+from kinetoscope.trace.kept_events import KeptEvents
+from kinetoscope.trace.kineto_events import (
+    NO_TEXT,
+    Annotation,
+    AnyEvent,
+    Communication,
+    Event,
+    Instant,
+    Kernel,
+    Op,
+    RuntimeCall,
+)
 from kinetoscope.trace.linking import Owners
 from kinetoscope.trace.metadata import Metadata, device_name, most_used
 from kinetoscope.trace.processes import Processes
@@ -37,6 +48,7 @@ from kinetoscope.trace.steps import find_steps
 
 E = TypeVar("E", bound=AnyEvent)
 CLOCK_NOISE_US = 0.002  # a timestamp is printed in ns but read as a float64, which may move it by 1 ns
+_MAX_DURATIONS = 1 << 16
 _YEAR_2000_NS = 946_684_800_000_000_000
 _DIGITS = re.compile(r"[0-9]{1,9}")
 _YEAR_2050_NS, _YEAR_2100_NS = 2_524_608_000_000_000_000, 4_102_444_800_000_000_000
@@ -45,17 +57,18 @@ _YEAR_2050_NS, _YEAR_2100_NS = 2_524_608_000_000_000_000, 4_102_444_800_000_000_
 def assemble(kept: KeptEvents, metadata: Metadata, *, is_cut: bool = False) -> Trace:
     """Build the trace of a file; empties the lists of `kept` as it goes, which saves memory."""
     base_ns = metadata.base_ns
-    lost = drop_lost(kept, lambda time: unit_ns(time, base_ns), has_base=base_ns > 0)
-    clock = Clock.of(kept, base_ns)
+    bounds = (kept.first, kept.last) if kept.first <= kept.last else (0, 0)
+    lost = drop_lost(kept, bounds, lambda time: unit_ns(time, base_ns), has_base=base_ns > 0)
+    clock = Clock.of(kept, kept.bounds() if lost else bounds, base_ns)
     lost += drop_endless(kept, clock.per_us)
-    clock = msgspec.structs.replace(clock, base=kept.first_us()) if lost else clock
+    clock = msgspec.structs.replace(clock, base=kept.bounds()[0]) if lost else clock
     processes, threads = Processes(kept), _Threads()
     stated: dict[int, Collective] = {}
     members = Members()
     cpu_ops = _cpu_ops(kept.ops, clock, threads, stated, members)
     calls = _calls(kept.calls, clock, threads)
     process_of = {thread: processes.of(pid) for (pid, _), thread in threads.items()} if processes.names else {}
-    owners = Owners(cpu_ops, calls, process_of)
+    owners = Owners(cpu_ops, calls, process_of) if kept.activities else Owners((), (), process_of)
     activities, activity_processes = _activities(kept.activities, clock, owners, processes, stated, members)
     activities, runaways = cut_runaways(activities, calls, activity_processes)
     gpu_annotations = _spans(kept.gpu_annotations, clock)
@@ -98,9 +111,9 @@ class Clock(Struct, frozen=True):
     """Nanoseconds in the file's unit of time, 1000 or 1."""
 
     @classmethod
-    def of(cls, kept: KeptEvents, base_ns: int) -> Clock:
+    def of(cls, kept: KeptEvents, bounds: tuple[float, float], base_ns: int) -> Clock:
         """The clock of a file, whose times count from `base_ns` since 1970. The event in the middle tells the unit."""
-        first, last = kept.first_us(), kept.last_us()
+        first, last = bounds
         unit = unit_ns(first, base_ns)
         if unit != unit_ns(last, base_ns):
             times = sorted(event.ts for events in kept.lists() for event in events)
@@ -116,14 +129,25 @@ class Clock(Struct, frozen=True):
         """The start of an event in us, rounded to ns (3 times as fast as round())."""
         return int((event.ts - self.base) * self.per_us + 0.5) / 1000
 
-    def timed(self, events: list[E]) -> Iterable[tuple[E, float, float]]:
-        """Yield complete events in start order, with start and duration; empties the list on the way."""
+    def timed(self, events: list[E], *, outer_first: bool = False) -> Iterable[tuple[E, float, float]]:
+        """Yield complete events in start order, with start and duration; empties the list on the way.
+
+        `outer_first`: of events that start together, the longest is first, as the parent.
+        """
         events.sort(key=attrgetter("ts"))
+        if outer_first and any(one.ts == next_.ts and one.dur < next_.dur for one, next_ in pairwise(events)):  # type: ignore[union-attr]
+            events.sort(key=lambda event: (event.ts, -event.dur))  # type: ignore[union-attr]
         events.reverse()
         base, per_us = self.base, self.per_us
+        durations: dict[float, float] = {}  # many events share few durations: keep one object of each
         while events:
             event = events.pop()
-            duration = int(event.dur * per_us + 0.5) / 1000 if event.dur > 0 else 0.0  # type: ignore[union-attr]
+            recorded = event.dur  # type: ignore[union-attr]
+            duration = durations.get(recorded)
+            if duration is None:
+                duration = int(recorded * per_us + 0.5) / 1000 if recorded > 0 else 0.0
+                if len(durations) < _MAX_DURATIONS:
+                    durations[recorded] = duration
             yield event, int((event.ts - base) * per_us + 0.5) / 1000, duration
 
 
@@ -144,21 +168,25 @@ def _cpu_ops(
 
     Adds the collectives of `record_param_comms` operators to `stated`, under the ids of the operators.
     """
-    events.sort(key=attrgetter("dur"), reverse=True)  # if two ops start together, the longer is the parent
     ops: list[CpuOp] = []
     shapes, types = ShapesOf(), TypesOf()
     open_ops: dict[str, list[tuple[float, CpuOp]]] = defaultdict(list)  # thread -> (end time, op), innermost last
-    for event, start, duration in clock.timed(events):
-        args = event.args
-        thread = threads[event.pid, event.tid]
+    for event, start, duration in clock.timed(events, outer_first=True):
+        args, thread = event.args, threads[event.pid, event.tid]
         stack, end = open_ops[thread], start + duration
-        reach = max(start + CLOCK_NOISE_US, end - CLOCK_NOISE_US)
+        reach = end - CLOCK_NOISE_US
+        if reach < start + CLOCK_NOISE_US:
+            reach = start + CLOCK_NOISE_US
         while stack and stack[-1][0] < reach:
             stack.pop()
         parent = stack[-1][1] if stack else None
-        annotates, dims = type(event) is Annotation, shapes[bytes(args.input_dims)]
-        strides, kinds = shapes[bytes(args.input_strides)], types[bytes(args.input_types)]
-        op = CpuOp(event.name, start, duration, thread, args.external, annotates, dims, strides, kinds, parent)
+        external = args.old_external_id if args.external_id is None else args.external_id
+        if args.input_dims is NO_TEXT:
+            op = CpuOp(event.name, start, duration, thread, external, type(event) is Annotation, parent=parent)
+        else:
+            dims, strides = shapes[bytes(args.input_dims)], shapes[bytes(args.input_strides)]
+            kinds, annotates = types[bytes(args.input_types)], type(event) is Annotation
+            op = CpuOp(event.name, start, duration, thread, external, annotates, dims, strides, kinds, parent)
         if type(event) is Communication and (collective := collective_of(event.collective, members)) is not None:
             stated[id(op)] = collective
         stack.append((end, op))
@@ -250,6 +278,8 @@ def _spans(events: list[Event], clock: Clock) -> tuple[Span, ...]:
 
 def _number(value: object) -> int:
     """The number of a process or thread: 7 of `7`, `"7"` and `"stream 7"`; 0 without one."""
+    if type(value) is int:
+        return value
     with suppress(msgspec.ValidationError):
         return msgspec.convert(value, int, strict=False)
     digits = _DIGITS.search(value) if isinstance(value, str) else None

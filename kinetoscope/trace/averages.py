@@ -12,9 +12,10 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from math import floor
 from typing import Literal
 
-from kinetoscope.trace.events import CpuOp, CudaCall, Trace, by_start, in_whole_ns
+from kinetoscope.trace.events import CpuOp, CudaCall, Trace, by_start
 
 Kind = Literal["operator", "annotation", "CUDA call"]
 STEPS = "ProfilerStep*"
@@ -75,7 +76,7 @@ def _by_start(spans: list[CpuOp | CudaCall]) -> list[CpuOp | CudaCall]:
 
 def _add(rows: _Rows, spans: Sequence[CpuOp | CudaCall], launched_us: dict[CpuOp, float]) -> None:
     """Add the spans of one thread, in start order, to the rows of their names."""
-    parents, rows_of = _parents(spans), [_row(rows, span) for span in spans]
+    parents, rows_of = _nest(rows, spans)
     children = array("I", bytes(4 * len(spans)))
     for parent in parents:
         if parent >= 0:
@@ -83,17 +84,22 @@ def _add(rows: _Rows, spans: Sequence[CpuOp | CudaCall], launched_us: dict[CpuOp
     inside_cpu, inside_gpu = (array("d", bytes(8 * len(spans))) for _ in range(2))
     for index in reversed(range(len(spans))):  # children follow their parent, so this adds them first
         span, parent, row = spans[index], parents[index], rows_of[index]
-        gpu = launched_us.get(span, 0.0) if isinstance(span, CpuOp) else 0.0
+        gpu = launched_us.get(span, 0.0) if launched_us and isinstance(span, CpuOp) else 0.0
         duration_us = span.duration_us
-        row.self_cpu_us += in_whole_ns(duration_us - inside_cpu[index])
-        row.self_gpu_us += gpu
-        if parent < 0 or children[parent] > 1 or rows_of[parent] is not row:
+        row.self_cpu_us += floor((duration_us - inside_cpu[index]) * 1000 + 0.5) / 1000  # as in_whole_ns, inlined
+        if gpu:
+            row.self_gpu_us += gpu
+        if parent < 0:
             row.cpu_us += duration_us
             row.gpu_us += gpu + inside_gpu[index]
             row.calls += 1
-        if parent >= 0:
-            inside_cpu[parent] += duration_us
-            inside_gpu[parent] += gpu + inside_gpu[index]
+            continue
+        if children[parent] > 1 or rows_of[parent] is not row:
+            row.cpu_us += duration_us
+            row.gpu_us += gpu + inside_gpu[index]
+            row.calls += 1
+        inside_cpu[parent] += duration_us
+        inside_gpu[parent] += gpu + inside_gpu[index]
 
 
 def _row(rows: _Rows, span: CpuOp | CudaCall) -> Average:
@@ -103,17 +109,22 @@ def _row(rows: _Rows, span: CpuOp | CudaCall) -> Average:
     return rows["annotation" if span.is_annotation else "operator", name]
 
 
-def _parents(spans: Sequence[CpuOp | CudaCall]) -> array[int]:
-    """Return for each span the index of its parent, the innermost span around it that ends no earlier; -1 without
-    one."""
-    parents = array("q")
+def _nest(rows: _Rows, spans: Sequence[CpuOp | CudaCall]) -> tuple[array[int], list[Average]]:
+    """Return for each span the index of its parent, the innermost span around it that ends no earlier, -1 without one;
+    and its row, which is looked for once for each name."""
+    parents, rows_of = array("q"), []
+    known: dict[tuple[bool | None, str], Average] = {}
     around: list[tuple[float, int]] = []  # end and index, innermost last
     for index, span in enumerate(spans):
         start = span.start_us
-        end = in_whole_ns(start + span.duration_us)
-        reach = max(start + _CLOCK_NOISE_US, end - _CLOCK_NOISE_US)
+        end = floor((start + span.duration_us) * 1000 + 0.5) / 1000  # as in_whole_ns, inlined
+        reach = end - _CLOCK_NOISE_US
+        if reach < start + _CLOCK_NOISE_US:
+            reach = start + _CLOCK_NOISE_US
         while around and around[-1][0] < reach:
             around.pop()
         parents.append(around[-1][1] if around else -1)
         around.append((end, index))
-    return parents
+        key = getattr(span, "is_annotation", None), span.name
+        rows_of.append(known[key] if key in known else known.setdefault(key, _row(rows, span)))
+    return parents, rows_of

@@ -6,13 +6,15 @@ from CUDA 12.6 Update 2 to 13.0). They are left out: they would begin or end the
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
+from operator import attrgetter
 from typing import Any
 
-from kinetoscope.trace.decoding import KeptEvents
 from kinetoscope.trace.events import Damage, DamagedEvent
+from kinetoscope.trace.kept_events import KeptEvents
 from kinetoscope.trace.kineto_events import WORK, Kernel
 from kinetoscope.trace.left_out import MAX_EVENTS
 
@@ -29,25 +31,24 @@ MAX_NS = 30 * DAY_NS
 """A longer event is impossible (our limit); up to three times that, microseconds are exact to the nanosecond."""
 
 
-def drop_lost(kept: KeptEvents, ns_per_unit: Callable[[float], int], *, has_base: bool) -> list[Damage]:
+def drop_lost(
+    kept: KeptEvents, bounds: tuple[float, float], ns_per_unit: Callable[[float], int], *, has_base: bool
+) -> list[Damage]:
     """Remove the events without a possible time from `kept`.
 
-    `ns_per_unit`: the nanoseconds in the unit of a time of the file. `has_base`: whether times count from a time before
-    the profile; else the first event of a sound file may be at 0.
+    `bounds`: the earliest and the latest time. `ns_per_unit`: the nanoseconds in the unit of a time of the file.
+    `has_base`: whether times count from a time before the profile; else the first event of a sound file may be at 0.
     """
-    lists = kept.lists()
-    filled = [events for events in lists if events]
-    first = min((min(map(_time, events)) for events in filled), default=0)
-    last = max((max(map(_time, events)) for events in filled), default=0)
+    lists, (first, last) = kept.lists(), bounds
     shortest_ns = DAY_NS if first else ALONE_NS  # in the largest unit, microseconds
     if (last - first) * 1000 < shortest_ns:
         return []
-    times = sorted(time for events in filled for event in events if (time := event.ts))
+    times = sorted(filter(None, chain.from_iterable(map(_time, events) for events in lists)))
     if not times:
         return []
     unit_ns = ns_per_unit(times[len(times) // 2])
     low, high = _neighborhood(times, DAY_NS / unit_ns)
-    far = bisect_left(times, low) + sum(time > high for time in times)
+    far = bisect_left(times, low) + len(times) - bisect_right(times, high)
     if far > MINORITY * len(times) and far >= MIN_RUN:
         low, high = times[0], times[-1]
     is_alone = low * unit_ns > ALONE_NS
@@ -66,6 +67,8 @@ def drop_lost(kept: KeptEvents, ns_per_unit: Callable[[float], int], *, has_base
 
 def _neighborhood(times: Sequence[float], most: float) -> tuple[float, float]:
     """The first and the last of the sorted times around the middle one without a gap over `most`."""
+    if times[-1] - times[0] <= most:
+        return times[0], times[-1]
     low = high = len(times) // 2
     while low and times[low] - times[low - 1] <= most:
         low -= 1
@@ -77,6 +80,8 @@ def _neighborhood(times: Sequence[float], most: float) -> tuple[float, float]:
 def drop_endless(kept: KeptEvents, unit_ns: int) -> list[Damage]:
     """Remove events that are longer than any profile from `kept`."""
     most = MAX_NS / unit_ns
+    if kept.longest <= most:
+        return []
     return _drop(kept, kept.lists(), TOO_LONG, lambda event: getattr(event, "dur", 0) > most)
 
 
@@ -98,5 +103,4 @@ def _drop(kept: KeptEvents, lists: Iterable[list[Any]], reason: str, is_lost: Ca
     return [Damage(reason, "left out", len(lost), tuple(DamagedEvent(name) for name, _ in names), work)]
 
 
-def _time(event: Any) -> float:
-    return event.ts  # type: ignore[no-any-return]
+_time = attrgetter("ts")

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct
 
-from kinetoscope.trace.json_events import JSON_ERRORS
+from kinetoscope.trace.json_events import JSON_ERRORS, undecoded
 from kinetoscope.trace.json_repair import repaired
+from kinetoscope.trace.kept_events import MAX_LABELS, MAX_RUNS, KeptEvents
 from kinetoscope.trace.kineto_events import (
     DECODER,
     IGNORED,
     KEPT,
+    LIST_DECODER,
     NAMED,
     NO_TEXT,
     WORK,
@@ -47,7 +47,6 @@ from kinetoscope.trace.left_out import (
     NO_PHASE,
     NO_SIZE,
     NO_TIME,
-    LeftOut,
 )
 
 
@@ -62,50 +61,20 @@ class _Head(Struct, gc=False):
 
 
 _HEAD: msgspec.json.Decoder[_Head] = msgspec.json.Decoder(_Head)
-MAX_RUNS = 2000
-MAX_LABELS = 10_000
 PARAM_COMMS = "record_param_comms"
 """The operator of PyTorch's process groups whose arguments describe a collective."""
 _LATEST = 1e19
 
 
-@dataclass
-class KeptEvents:
-    """The events of a file that kinetoscope uses, in the order of the file."""
+def decode_window(text: bytes) -> list[Any]:
+    """The events of a list, decoded together, which takes half of the time; if that fails, the JSON of each.
 
-    ops: list[Op] = field(default_factory=list)
-    calls: list[RuntimeCall] = field(default_factory=list)
-    activities: list[Kernel] = field(default_factory=list)
-    functions: list[Event] = field(default_factory=list)
-    memory: list[Instant] = field(default_factory=list)
-    overheads: list[Event] = field(default_factory=list)
-    gpu_annotations: list[Event] = field(default_factory=list)
-    waits: list[Wait] = field(default_factory=list)
-    counters: list[Samples] = field(default_factory=list)
-    labels: dict[object, str] = field(default_factory=dict)
-    """Process -> its names and labels, from the file's metadata."""
-    runs: list[tuple[object, int]] = field(default_factory=list)
-    """Host process of each run of CPU events in the file, and how many GPU activities came before."""
-    unread: Counter[str] = field(default_factory=Counter)
-    """Events of categories that are not read, or without a category."""
-    left_out: LeftOut = field(default_factory=LeftOut)
-    """Damaged events."""
-    seen: int = 0
-
-    def lists(self) -> tuple[list[Any], ...]:
-        """The lists of events with a time."""
-        return (
-            self.ops, self.calls, self.activities, self.functions, self.memory, self.overheads, self.gpu_annotations,
-            self.waits, self.counters,
-        )  # fmt: skip
-
-    def first_us(self) -> float | int:
-        """The earliest time; 0 without an event."""
-        return min((event.ts for events in self.lists() for event in events), default=0)
-
-    def last_us(self) -> float | int:
-        """The latest time; 0 without an event."""
-        return max((event.ts for events in self.lists() for event in events), default=0)
+    Raises an error of `JSON_ERRORS` if the text is not a list.
+    """
+    if PARAM_COMMS.encode() not in text:  # its arguments are decoded from its JSON
+        with suppress(*JSON_ERRORS):
+            return LIST_DECODER.decode(text)
+    return undecoded(text)
 
 
 class EventDecoder:
@@ -114,7 +83,7 @@ class EventDecoder:
     def __init__(self) -> None:
         self.kept = kept = KeptEvents()
         self._values: dict[Any, Any] = {}  # many events share few names, threads and grids: keep one object of each
-        self._texts: dict[bytes, Raw] = {b"": NO_TEXT}
+        self._texts: dict[bytes, bytes] = {}
         lists: dict[type, list[Any]] = {
             Op: kept.ops, Annotation: kept.ops, RuntimeCall: kept.calls, DriverCall: kept.calls,
             Kernel: kept.activities, Memcpy: kept.activities, Memset: kept.activities, Function: kept.functions,
@@ -125,53 +94,84 @@ class EventDecoder:
             kind: next(lists[base] for base in kind.__mro__ if base in lists) for kind in (*KEPT.values(), *NAMED)
         }
 
-    def decode(self, texts: Iterable[Raw | bytes]) -> None:
-        """Keep the complete events of `texts`, each the JSON of one event."""
-        decode, list_of, shared, kept = DECODER.decode, self._list_of, self._values.setdefault, self.kept
+    def decode(self, group: Sequence[Any]) -> None:
+        """Keep the complete events of `group`: decoded events, or the JSON of one event each."""
+        list_of, shared, kept = self._list_of, self._values.setdefault, self.kept
+        ops, calls, activities = kept.ops, kept.calls, kept.activities
         process = kept.runs[-1][0] if kept.runs else None
-        for text in texts:
-            kept.seen += 1
-            try:
-                event = decode(text)
-            except JSON_ERRORS:
-                event = self._lenient(text)
-            events = list_of.get(type(event))
+        first, last, longest = kept.first, kept.last, kept.longest
+        kept.seen += len(group)
+        for item in group:
+            event, events = item, list_of.get(type(item))
             if events is None:
-                continue
-            if events is kept.memory and event.name != "[memory]":
-                continue
-            if reason := _damage(event):
-                kept.left_out.add(reason, event.name, is_work=isinstance(event, WORK))
-                continue
-            event.name, event.pid = shared(event.name, event.name), shared(event.pid, event.pid)
+                event = self._decoded(item) if isinstance(item, Raw | bytes) else item
+                events = list_of.get(type(event))
+                if events is None:
+                    continue
             if events is kept.memory or events is kept.counters:
-                events.append(event)
+                self._keep_values(event, events)
                 continue
-            event.tid = shared(event.tid, event.tid)
-            if events is kept.ops:
-                self._detach(event.args)
-                if event.name == PARAM_COMMS:
-                    event = _communication(event, text)
-            events.append(event)
-            if events is kept.activities:
+            ts, duration = event.ts, event.dur
+            if not (-_LATEST < ts < _LATEST and duration >= 0):  # NaN: no time
+                kept.left_out.add(_damage(event), event.name, is_work=isinstance(event, WORK))
+                continue
+            event.name, event.tid = shared(event.name, event.name), shared(event.tid, event.tid)
+            event.pid = pid = shared(event.pid, event.pid)
+            if events is ops:
                 args = event.args
+                if (
+                    args.input_dims is not NO_TEXT
+                    or args.input_types is not NO_TEXT
+                    or args.input_strides is not NO_TEXT
+                ):
+                    self._detach(args)
+                if event.name == PARAM_COMMS and item is not event:
+                    event = _communication(event, item)
+            elif events is activities:
+                args = event.args
+                if args.moved_bytes == IMPOSSIBLE:
+                    kept.left_out.add(NO_SIZE, event.name, is_work=True)
+                    continue
                 args.grid, args.block = shared(args.grid, args.grid), shared(args.block, args.block)
-            if event.pid != process and (events is kept.ops or events is kept.calls) and len(kept.runs) < MAX_RUNS:
-                process = event.pid
-                kept.runs.append((process, len(kept.activities)))
+            events.append(event)
+            if ts < first:
+                first = ts
+            if ts > last:
+                last = ts
+            if duration > longest:
+                longest = duration
+            if pid != process and (events is ops or events is calls) and len(kept.runs) < MAX_RUNS:
+                process = pid
+                kept.runs.append((process, len(activities)))
+        kept.first, kept.last, kept.longest = min(kept.first, first), max(kept.last, last), longest
+
+    def _decoded(self, text: Raw | bytes) -> Any:
+        try:
+            return DECODER.decode(text)
+        except JSON_ERRORS:
+            return self._lenient(text)
+
+    def _keep_values(self, event: Instant | Samples, events: list[Any]) -> None:
+        """Keep the complete events of the allocator and of counters."""
+        if isinstance(event, Instant) and event.name != "[memory]":
+            return
+        if reason := _damage(event):
+            self.kept.left_out.add(reason, event.name, is_work=False)
+            return
+        shared = self._values.setdefault
+        event.name, event.pid = shared(event.name, event.name), shared(event.pid, event.pid)
+        events.append(event)
+        self.kept.first, self.kept.last = min(self.kept.first, event.ts), max(self.kept.last, event.ts)
 
     def _detach(self, args: OpArgs) -> None:
         """Keep one copy of each text of shapes; the decoder's is a view, which keeps a whole window of the file."""
-        if args.input_dims is not NO_TEXT:
-            args.input_dims = self._own(args.input_dims)
-        if args.input_strides is not NO_TEXT:
-            args.input_strides = self._own(args.input_strides)
-        if args.input_types is not NO_TEXT:
-            args.input_types = self._own(args.input_types)
+        args.input_dims = self._own(args.input_dims)
+        args.input_strides = self._own(args.input_strides)
+        args.input_types = self._own(args.input_types)
 
-    def _own(self, view: Raw) -> Raw:
+    def _own(self, view: Raw) -> Any:
         text = bytes(view)
-        return self._texts.get(text) or self._texts.setdefault(text, Raw(text))
+        return self._texts.setdefault(text, text)
 
     def _lenient(self, text: Raw | bytes, *, is_repaired: bool = False) -> Any:
         """Decode an event whose field types differ from the declared types, as between versions of torch; None if that
@@ -230,17 +230,12 @@ IMPOSSIBLE = -1
 
 
 def _damage(event: Any) -> str:
-    """Why an event is left out; empty if all values that it needs are possible."""
+    """Why an event is left out; empty if its time, duration and size are possible."""
     if not -_LATEST < event.ts < _LATEST:  # NaN: no timestamp
         return NO_TIME
     if isinstance(event, Event):
-        if not event.dur >= 0:  # NaN: no duration
-            return NO_DURATION
-        if isinstance(event, Kernel) and event.args.moved_bytes == IMPOSSIBLE:
-            return NO_SIZE
-    elif isinstance(event, Instant) and event.args.bytes is None:
-        return NO_SIZE
-    return ""
+        return "" if event.dur >= 0 else NO_DURATION  # NaN: no duration
+    return NO_SIZE if isinstance(event, Instant) and event.args.bytes is None else ""
 
 
 def _states(args: Raw, key: str) -> bool:

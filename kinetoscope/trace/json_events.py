@@ -8,8 +8,9 @@ does not decode (damaged events, NaN, the end of the list) is split by counting 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from typing import Any
 
 import msgspec
 from msgspec import Raw
@@ -27,19 +28,25 @@ JSON_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """Errors from decoding text that is not JSON; the second also occurs after skipped bytes."""
 
 
+def undecoded(text: bytes) -> list[Any]:
+    """The events of a list, each as its JSON. Raises an error of `JSON_ERRORS` if the text is not a list."""
+    return msgspec.json.decode(text, type=list[Raw])
+
+
 class EventText:
     """The events of a JSON object with `traceEvents`, or of a bare list, and the object's other members."""
 
-    def __init__(self, blocks: Iterator[bytes], where: str) -> None:
+    def __init__(self, blocks: Iterator[bytes], where: str, decode: Callable[[bytes], list[Any]] = undecoded) -> None:
+        """`decode` decodes a list of events; it raises an error of `JSON_ERRORS` if a text is not a list."""
         self.members: dict[str, Raw] = {}
         """The top-level members besides `traceEvents`, complete after `events` has ended."""
         self.is_cut = False
         """Whether the text ends before the list of events, or the object, does."""
-        self._blocks, self._where = blocks, where
+        self._blocks, self._where, self._decode = blocks, where, decode
         self._text, self._head = bytearray(), b""
 
-    def events(self) -> Iterator[list[Raw] | list[bytes]]:
-        """Yield the texts of the events, in groups. Raises `TraceError`."""
+    def events(self) -> Iterator[list[Any]]:
+        """Yield the events in groups, decoded or as JSON. Raises `TraceError`."""
         is_object = self._enter()
         window, has_more = MAX_WINDOW_BYTES, True
         while True:
@@ -134,13 +141,14 @@ class EventText:
             f"{self._where}: JSON, but not a Kineto trace (no list of traceEvents); use export_chrome_trace"
         )
 
-    def _whole_window(self, window: int) -> list[Raw] | None:
+    def _whole_window(self, window: int) -> list[Any] | None:
         """The events up to the last place in the window that is between two events; None if there is no such place."""
         end = _last_comma(self._text, window)
         if end < 0:
             return None
         try:
-            group = msgspec.json.decode(b"[" + self._text[:end] + b"]", type=list[Raw])
+            with memoryview(self._text) as view:
+                group = self._decode(b"".join((b"[", view[:end], b"]")))
         except JSON_ERRORS:
             return None
         del self._text[: end + 1]

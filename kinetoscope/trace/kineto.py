@@ -16,7 +16,7 @@ import msgspec
 
 from kinetoscope.trace.assembly import assemble
 from kinetoscope.trace.content import Content, Source, source_name
-from kinetoscope.trace.decoding import EventDecoder
+from kinetoscope.trace.decoding import EventDecoder, decode_window
 from kinetoscope.trace.events import Trace, TraceError
 from kinetoscope.trace.json_events import EventText
 from kinetoscope.trace.marks import PROFILER_STEP
@@ -62,7 +62,7 @@ def no_collection() -> Iterator[None]:
 
 
 def _read(content: Content, progress: Progress) -> Trace:
-    text, decoder = EventText(content.blocks(), content.where), EventDecoder()
+    text, decoder = EventText(content.blocks(), content.where, decode_window), EventDecoder()
     for group in text.events():
         decoder.decode(group)
     if text.is_cut and not decoder.kept.seen:

@@ -31,7 +31,7 @@ class _IdArgs(Struct, gc=False):
 
 
 class OpArgs(_IdArgs, gc=False):
-    """Arguments of an operator: the texts of its shapes, which assembly.py parses once each."""
+    """Arguments of an operator: the texts of its shapes. `EventDecoder` makes them `bytes` unless all are `NO_TEXT`."""
 
     input_dims: Raw = key(name="Input Dims", default=NO_TEXT)
     input_strides: Raw = key(name="Input Strides", default=NO_TEXT)
@@ -226,4 +226,6 @@ KEPT: dict[str, type[Any]] = {kind.__struct_config__.tag: kind for kind in NAMED
     category: _alias(kind, category) for kind, categories in _OTHER_CATEGORIES.items() for category in categories
 }
 IGNORED = ("ac2g", "async", "fwdbwd", "cuda_event", "Trace")
-DECODER: msgspec.json.Decoder[Any] = msgspec.json.Decoder(Union[*map(_ignored, IGNORED), *KEPT.values()])
+_KINDS = (*map(_ignored, IGNORED), *KEPT.values())
+DECODER: msgspec.json.Decoder[Any] = msgspec.json.Decoder(Union[*_KINDS])
+LIST_DECODER: msgspec.json.Decoder[list[Any]] = msgspec.json.Decoder(list[Union[*_KINDS]])  # type: ignore[valid-type]

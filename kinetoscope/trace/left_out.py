@@ -25,10 +25,10 @@ class LeftOut:
         self._events: Counter[str] = Counter()
         self._work: Counter[str] = Counter()
 
-    def add(self, reason: str, name: object, *, is_work: bool) -> None:
-        """Count an event. `is_work`: whether it is GPU work, a call or an operator, or may be."""
-        self._events[reason] += 1
-        self._work[reason] += is_work
+    def add(self, reason: str, name: object, *, is_work: bool, count: int = 1) -> None:
+        """Count an event, or several. `is_work`: whether it is GPU work, a call or an operator, or may be."""
+        self._events[reason] += count
+        self._work[reason] += count * is_work
         names = self._names[reason]
         text = name[:200] if isinstance(name, str) else ""
         if text and (text in names or len(names) < _MAX_NAMES):

@@ -17,12 +17,14 @@ import re
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
+from operator import itemgetter
 from statistics import median_low, quantiles
 
 from msgspec import Struct
 
-from kinetoscope.trace.events import CpuOp, CudaCall, GpuActivity, starting_in
+from kinetoscope.trace.events import CpuOp, CudaCall, GpuActivity, Span, starting_in
+from kinetoscope.trace.multisets import Counters, common_share, largest_group
 from kinetoscope.trace.tokens import is_token, may_pick_token, may_start_token, outermost
 
 MIN_ITERATIONS, MIN_TOKENS = 4, 3
@@ -30,7 +32,7 @@ SAME_LAUNCHES, SAME_KERNELS = 0.9, 0.5
 """Least common share of the launches of two stretches, and of their kernels with grids, for which they agree."""
 MIN_IN_A_ROW = 0.9
 MIN_LAUNCHES = 3
-MAX_ANCHORS, MAX_KINDS = 12, 8
+MAX_ANCHORS = 12
 NEARBY = 0.1
 """A launch that recurs sooner than after this share of the usual distance belongs to the occurrence before it."""
 _LOSS = re.compile(r"_loss(?:_|$)")
@@ -43,13 +45,20 @@ class Loop(Struct, frozen=True):
     are_tokens: bool
 
 
-class _Launch(Struct, frozen=True, gc=False):
-    key: str
-    details: tuple[Hashable, ...]  # kernels with grids; shapes of an operator
-    start_us: float
-    end_us: float
-    replays: bool
-    work_us: float
+class _Launches(Struct, frozen=True):
+    """The launches of a thread in their order, as columns: a large trace has millions."""
+
+    keys: list[str] = []
+    details: list[int] = []
+    """Numbers of the kernels with grids, or of the shapes of an operator: places in `different`."""
+    different: list[tuple[Hashable, ...]] = []
+    starts_us: list[float] = []
+    ends_us: list[float] = []
+    work_us: list[float] = []
+    replays: list[bool] = []
+
+    def __len__(self) -> int:
+        return len(self.keys)
 
 
 class _Stretch(Struct, frozen=True):
@@ -62,8 +71,10 @@ def find_loop(ops: Sequence[CpuOp], calls: Sequence[CudaCall], activities: Seque
 
     None also if each has one graph replay: then the replays mark the steps.
     """
+    if (calls and not activities) or not _may_be_whole(chain(ops, activities)):
+        return None
     launches = _launches(activities) if activities else _operators(ops)
-    if len(launches) < 2 * MIN_ITERATIONS or (calls and not activities):
+    if len(launches) < 2 * MIN_ITERATIONS:
         return None
     work = sorted((a for a in activities if a.launch is not None), key=_launched_at)
     for anchor in _anchors(launches):
@@ -71,9 +82,9 @@ def find_loop(ops: Sequence[CpuOp], calls: Sequence[CudaCall], activities: Seque
         stretches = _agreeing(launches, every) if _are_alike_in_length(every) else []
         if not _are_a_loop(launches, every, stretches):
             continue
-        if all(sum(each.replays for each in launches[s.first : s.end]) == 1 for s in stretches):
+        if all(sum(launches.replays[s.first : s.end]) == 1 for s in stretches):
             return None
-        spans = [_span(launches, stretch) for stretch in stretches]
+        spans = _spans(launches, stretches)
         follows_prompt = _follows_prompt(launches, every, stretches)
 
         def produces_token(span: tuple[float, float], follows_prompt: bool = follows_prompt) -> bool:
@@ -106,7 +117,7 @@ def _are_alike_in_length(every: Sequence[_Stretch]) -> bool:
     return usual >= MIN_LAUNCHES and 2 * alike >= len(lengths)
 
 
-def _are_a_loop(launches: Sequence[_Launch], every: Sequence[_Stretch], agreeing: Sequence[_Stretch]) -> bool:
+def _are_a_loop(launches: _Launches, every: Sequence[_Stretch], agreeing: Sequence[_Stretch]) -> bool:
     """Whether agreeing stretches, a prompt included, are many enough, most of those in their range, and long enough."""
     if len(agreeing) < MIN_TOKENS or len(every) < MIN_ITERATIONS:
         return False
@@ -114,7 +125,7 @@ def _are_a_loop(launches: Sequence[_Launch], every: Sequence[_Stretch], agreeing
     return len(agreeing) >= MIN_IN_A_ROW * in_range and _covers(launches, agreeing, of_all=False)
 
 
-def _launches(activities: Iterable[GpuActivity]) -> list[_Launch]:
+def _launches(activities: Iterable[GpuActivity]) -> _Launches:
     """The launches of the thread that launched most GPU time, in their order."""
     of_call: dict[int, list[GpuActivity]] = {}
     busy: dict[str, float] = defaultdict(float)
@@ -126,40 +137,58 @@ def _launches(activities: Iterable[GpuActivity]) -> list[_Launch]:
             else:
                 work.append(activity)
     thread = max(busy, key=lambda each: busy[each], default="")
-    launches = []
+    begun = []
     for work in of_call.values():
         call = work[0].launch
         if call is None or call.thread != thread:
             continue
         outer = outermost(work[0].op)
+        begun.append((call.start_us if outer is None else min(outer.start_us, call.start_us), outer, call, work))
+    begun.sort(key=itemgetter(0))
+    launches, numbers = _Launches([], [], [], [start_us for start_us, *_ in begun], [], [], []), _Numbers()
+    for _, outer, call, work in begun:
         replays = "GraphLaunch" in call.name
-        key = outer.name if outer is not None and not replays else work[0].name
-        start_us = call.start_us if outer is None else min(outer.start_us, call.start_us)
-        end_us = call.end_us if outer is None else max(outer.end_us, call.end_us)
-        details = tuple([(activity.name, activity.grid) for activity in work])
-        work_us = sum([activity.duration_us for activity in work])
-        launches.append(_Launch(key, details, start_us, end_us, replays, work_us))
-    return sorted(launches, key=lambda each: each.start_us)
+        launches.keys.append(outer.name if outer is not None and not replays else work[0].name)
+        launches.details.append(numbers[tuple([(activity.name, activity.grid) for activity in work])])
+        launches.ends_us.append(call.end_us if outer is None else max(outer.end_us, call.end_us))
+        launches.work_us.append(sum([activity.duration_us for activity in work]))
+        launches.replays.append(replays)
+    launches.different.extend(numbers)
+    return launches
 
 
-def _operators(ops: Iterable[CpuOp]) -> list[_Launch]:
+class _Numbers(dict[tuple[Hashable, ...], int]):
+    """Numbers what is different, in order."""
+
+    def __missing__(self, value: tuple[Hashable, ...]) -> int:
+        return self.setdefault(value, len(self))
+
+
+def _operators(ops: Iterable[CpuOp]) -> _Launches:
     """The outermost operators of the thread that has most of them."""
     by_thread: dict[str, list[CpuOp]] = defaultdict(list)
     for op in ops:
         if not op.is_annotation and (op.parent is None or op.parent.is_annotation):
             by_thread[op.thread].append(op)
     outer = max(by_thread.values(), key=len, default=[])
-    return [
-        _Launch(op.name, ((op.name, op.input_shapes),), op.start_us, op.end_us, False, op.duration_us) for op in outer
-    ]
+    numbers = _Numbers()
+    return _Launches(
+        [op.name for op in outer],
+        [numbers[(op.name, op.input_shapes),] for op in outer],
+        list(numbers),
+        [op.start_us for op in outer],
+        [op.end_us for op in outer],
+        [op.duration_us for op in outer],
+        [False] * len(outer),
+    )
 
 
-def _anchors(launches: Sequence[_Launch]) -> list[str]:
+def _anchors(launches: _Launches) -> list[str]:
     """Launches that may begin an iteration: an embedding or a pick, then those that recur as often as most others."""
-    counts = Counter(each.key for each in launches)
+    counts = Counter(launches.keys)
     counts = Counter({key: count for key, count in counts.items() if MIN_ITERATIONS <= count <= len(launches) // 2})
     peers = Counter(counts.values())
-    keys = list(dict.fromkeys(each.key for each in launches))  # the earliest first
+    keys = list(dict.fromkeys(launches.keys))  # the earliest first
     first = [key for starts in (may_start_token, may_pick_token) for key in keys if key in counts and starts(key)]
     rest = sorted(
         (key for key in keys if key in counts and key not in first), key=lambda key: (-peers[counts[key]], counts[key])
@@ -167,9 +196,9 @@ def _anchors(launches: Sequence[_Launch]) -> list[str]:
     return [*first, *rest][:MAX_ANCHORS]
 
 
-def _cut(launches: Sequence[_Launch], anchor: str) -> list[_Stretch]:
+def _cut(launches: _Launches, anchor: str) -> list[_Stretch]:
     """The stretches from each anchor to the next, or until after each pick; the last has at most the usual length."""
-    places = [index for index, each in enumerate(launches) if each.key == anchor]
+    places = [index for index, key in enumerate(launches.keys) if key == anchor]
     distances = [after - before for before, after in pairwise(places)]
     usual = quantiles(distances, n=4)[2] if len(distances) > 1 else 0
     kept = places[:1]
@@ -183,79 +212,57 @@ def _cut(launches: Sequence[_Launch], anchor: str) -> list[_Stretch]:
     return [*stretches, _Stretch(kept[-1], min(len(launches), kept[-1] + length))]
 
 
-def _agreeing(launches: Sequence[_Launch], stretches: Sequence[_Stretch]) -> list[_Stretch]:
+def _agreeing(launches: _Launches, stretches: Sequence[_Stretch]) -> list[_Stretch]:
     """The largest group of stretches with the same launches; of these with the same kernels, if most have them."""
-    keys = _counted(tuple([each.key for each in launches[s.first : s.end]]) for s in stretches)
-    alike = _largest_group(keys, SAME_LAUNCHES)
-    details = _counted(
-        tuple([detail for each in launches[stretches[i].first : stretches[i].end] for detail in each.details])
-        for i in alike
-    )
-    same = _largest_group(details, SAME_KERNELS)
+    every = Counters()
+    alike = largest_group([every[tuple(launches.keys[s.first : s.end])] for s in stretches], SAME_LAUNCHES)
+    of_details = Counters(launches.different)
+    chosen = [stretches[index] for index in alike]
+    details = [of_details[tuple(launches.details[s.first : s.end])] for s in chosen]
+    same = largest_group(details, SAME_KERNELS)
     if len(same) >= MIN_TOKENS and 2 * len(same) > len(alike):
         alike = [alike[index] for index in same]
     return [stretches[index] for index in alike]
 
 
-def _counted(stretches: Iterable[tuple[Hashable, ...]]) -> list[Counter[Hashable]]:
-    """The counts of what each stretch has; equal stretches, as most of a loop are, have one counter."""
-    known: dict[tuple[Hashable, ...], Counter[Hashable]] = {}
-    return [known[each] if each in known else known.setdefault(each, Counter(each)) for each in stretches]
-
-
-def _largest_group(counters: Sequence[Counter[Hashable]], least: float) -> list[int]:
-    """The indices of the largest group that agrees with its first member; empty for many small groups."""
-    groups: list[list[int]] = []
-    known: dict[frozenset[tuple[Hashable, int]], list[int]] = {}
-    of_counter: dict[int, list[int]] = {}
-    for index, counter in enumerate(counters):
-        group = of_counter.get(id(counter))
-        if group is None:
-            key = frozenset(counter.items())
-            group = known.get(key)
-            if group is None:
-                group = next((each for each in groups if _common(counters[each[0]], counter) >= least), [])
-                known[key] = group
-                if not group and len(groups) < MAX_KINDS:
-                    groups.append(group)
-            of_counter[id(counter)] = group
-        group.append(index)
-    return max(groups, key=len, default=[])
-
-
-def _common(first: Counter[Hashable], second: Counter[Hashable]) -> float:
-    """The share of two multisets that they have in common."""
-    total = first.total() + second.total()
-    return 2 * sum(min(count, second[key]) for key, count in first.items()) / total if total else 0.0
-
-
-def _covers(launches: Sequence[_Launch], stretches: Sequence[_Stretch], *, of_all: bool) -> bool:
+def _covers(launches: _Launches, stretches: Sequence[_Stretch], *, of_all: bool) -> bool:
     """Whether the stretches have most of the GPU time, or most of the time: since the first of them, or of all."""
     begin = 0 if of_all else stretches[0].first
-    work_us = sum(each.work_us for s in stretches for each in launches[s.first : s.end])
-    lasted_us = sum(end - start for start, end in (_span(launches, stretch) for stretch in stretches))
-    return 2 * work_us > sum(each.work_us for each in launches[begin:]) or 2 * lasted_us > (
-        launches[-1].end_us - launches[begin].start_us
+    work_us = sum(chain.from_iterable(launches.work_us[s.first : s.end] for s in stretches))
+    lasted_us = sum([end - start for start, end in _spans(launches, stretches)])
+    return 2 * work_us > sum(launches.work_us[begin:]) or 2 * lasted_us > (
+        launches.ends_us[-1] - launches.starts_us[begin]
     )
 
 
-def _follows_prompt(launches: Sequence[_Launch], every: Sequence[_Stretch], chosen: Sequence[_Stretch]) -> bool:
+def _follows_prompt(launches: _Launches, every: Sequence[_Stretch], chosen: Sequence[_Stretch]) -> bool:
     """Whether a stretch with more GPU work, most of it the same launches, lies directly before the first iteration."""
     index = every.index(chosen[0])
     if not index:
         return False
-    prompt, token = (launches[s.first : s.end] for s in (every[index - 1], chosen[0]))
-    alike = _common(Counter(each.key for each in prompt), Counter(each.key for each in token))
-    return alike >= SAME_KERNELS and sum(each.work_us for each in prompt) > sum(each.work_us for each in token)
+    prompt, token = every[index - 1], chosen[0]
+    alike = common_share(*(Counter[Hashable](launches.keys[s.first : s.end]) for s in (prompt, token)))
+    prompt_us, token_us = (sum(launches.work_us[s.first : s.end]) for s in (prompt, token))
+    return alike >= SAME_KERNELS and prompt_us > token_us
 
 
 def _is_whole(ops: Iterable[CpuOp]) -> bool:
     """Whether these operators have an embedding, a pick or a loss: a layer has none of them."""
-    return any(_LOSS.search(op.name) or may_start_token(op.name) or may_pick_token(op.name) for op in ops)
+    return any(_is_of_whole(op.name) for op in ops)
 
 
-def _span(launches: Sequence[_Launch], stretch: _Stretch) -> tuple[float, float]:
-    start_us = launches[stretch.first].start_us
-    if stretch.end < len(launches):
-        return start_us, launches[stretch.end].start_us
-    return start_us, max(each.end_us for each in launches[stretch.first : stretch.end])
+def _may_be_whole(events: Iterable[Span]) -> bool:
+    """Whether a stretch of these events may be an iteration by rule 4: a cheap test before all others."""
+    return any(map(_is_of_whole, {event.name for event in events}))
+
+
+def _is_of_whole(name: str) -> bool:
+    return bool(_LOSS.search(name)) or may_start_token(name) or may_pick_token(name)
+
+
+def _spans(launches: _Launches, stretches: Iterable[_Stretch]) -> list[tuple[float, float]]:
+    """The time of each stretch: until the next launch, or until the last launches of all end."""
+    starts, count = launches.starts_us, len(launches)
+    return [
+        (starts[s.first], starts[s.end] if s.end < count else max(launches.ends_us[s.first : s.end])) for s in stretches
+    ]

@@ -23,7 +23,8 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from itertools import pairwise
 from statistics import median_low
 
@@ -55,7 +56,7 @@ def find_marks(part: Part) -> tuple[str, list[Mark]]:
     """The kind of marks of a process's steps, and their places."""
     if marks := _profiler_steps(part):
         return PROFILER_STEP, marks
-    work = find_work(part)
+    work = cache(lambda: find_work(part))
     if annotated := _annotated(part, work):
         return annotated
     loop = find_loop(part.ops, part.calls, part.activities)
@@ -77,11 +78,14 @@ def _marks(loop: Loop, name: str) -> list[Mark]:
 def _profiler_steps(part: Part) -> list[Mark]:
     """The steps of one thread, each cut where the next begins: two steps cannot share work, and a hostile file has
     many."""
-    named = [(op, match) for op in part.ops if (match := STEP_NAME.fullmatch(op.name))]
-    named = [(op, match) for op, match in named if op.is_annotation] or named  # operators until PyTorch 1.9
+    numbers = {name: int(match[1]) for name in {op.name for op in part.ops} if (match := STEP_NAME.fullmatch(name))}
+    if not numbers:
+        return []
+    named = [op for op in part.ops if op.name in numbers]
+    named = [op for op in named if op.is_annotation] or named  # operators until PyTorch 1.9
     by_thread: dict[str, list[Mark]] = defaultdict(list)
-    for op, match in named:
-        by_thread[op.thread].append(Mark(int(match[1]), op.name, op.start_us, op.end_us, op))
+    for op in named:
+        by_thread[op.thread].append(Mark(numbers[op.name], op.name, op.start_us, op.end_us, op))
     marks = max(by_thread.values(), key=len, default=[])
     marks = [mark for index, mark in enumerate(marks) if not index or mark.start_us > marks[index - 1].start_us]
     return [*(_cut(mark, following) for mark, following in pairwise(marks)), *marks[-1:]]
@@ -93,9 +97,12 @@ def _cut(mark: Mark, following: Mark) -> Mark:
     return Mark(mark.number, mark.name, mark.start_us, following.start_us, mark.op)
 
 
-def _annotated(part: Part, work: Work) -> tuple[str, list[Mark]] | None:
+def _annotated(part: Part, find: Callable[[], Work]) -> tuple[str, list[Mark]] | None:
     """Steps by rules 2 to 4 of this file."""
     groups = annotation_groups(part)
+    if not groups:
+        return None
+    work = find()
     steps = step_annotations(groups, work)
     is_whole = any(work.share(group) >= WHOLE_STEP for group in steps)
     beside = [group for group in groups if not steps or group[0].thread == steps[0][0].thread]
@@ -106,7 +113,7 @@ def _annotated(part: Part, work: Work) -> tuple[str, list[Mark]] | None:
     if steps:
         return _all_names([], steps), with_steps([], steps)
     if iterations:
-        marks = _fetches(part, work)
+        marks = _fetches(part, find)
         return (FETCHES, marks) if marks else (iterations.text, iterations.marks)
     return None
 
@@ -118,18 +125,21 @@ def _all_names(marked_by: list[str], groups: Sequence[Group]) -> str:
 
 def _graph_replays(part: Part) -> list[Mark]:
     by_thread: dict[str, list[CudaCall]] = defaultdict(list)
-    for call in part.calls:
-        if _GRAPH_LAUNCH.match(call.name):
+    names = {name for name in {call.name for call in part.calls} if _GRAPH_LAUNCH.match(name)}
+    for call in part.calls if names else ():
+        if call.name in names:
             by_thread[call.thread].append(call)
     replays = max(by_thread.values(), key=len, default=[])
+    if len(replays) < 2:
+        return []
     ids = set(map(id, replays))
     replayed = sum(activity.duration_us for activity in part.activities if id(activity.launch) in ids)
-    if len(replays) < 2 or replayed <= sum(activity.duration_us for activity in part.activities) / 2:
+    if replayed <= sum(activity.duration_us for activity in part.activities) / 2:
         return []
     return until_next(part, [call.start_us for call in replays], "graph replay")
 
 
-def _fetches(part: Part, work: Work) -> list[Mark]:
+def _fetches(part: Part, find: Callable[[], Work]) -> list[Mark]:
     """A step for each batch that a `DataLoader` yields, by rule 6 of this file; empty if it is not the training
     loop's. A fetch without work until the next found the data at its end."""
     by_thread: dict[str, list[CpuOp]] = defaultdict(list)
@@ -141,6 +151,7 @@ def _fetches(part: Part, work: Work) -> list[Mark]:
     fetches = max(by_thread.values(), key=len, default=[])
     if len(fetches) < 2:
         return []
+    work = find()
     if work.during_us(fetches[0].start_us, part.end_us()) <= work.total_us / 2:
         return []
     marks = until_next(part, [op.start_us for op in fetches], "batch")

@@ -103,7 +103,8 @@ def dropped_kernels(trace: Trace) -> Dropped | None:
 
 def launch_calls(trace: Trace) -> list[CudaCall]:
     """The calls that put kernels on the GPU."""
-    return [call for call in trace.calls if is_launch(call.name)]
+    names = {name for name in {call.name for call in trace.calls} if is_launch(name)}
+    return [call for call in trace.calls if call.name in names]
 
 
 def _captures(trace: Trace) -> list[Interval]:
@@ -111,8 +112,9 @@ def _captures(trace: Trace) -> list[Interval]:
     one."""
     captures: list[Interval] = []
     depth, start = 0, 0
-    for call in trace.calls:
-        if match := _CAPTURE.match(call.name):
+    matches = {name: match for name in {call.name for call in trace.calls} if (match := _CAPTURE.match(name))}
+    for call in trace.calls if matches else ():
+        if match := matches.get(call.name):
             if match[1] == "Begin":
                 start = ns(call.start_us) if not depth else start
                 depth += 1

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from array import array
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from itertools import chain
+from collections.abc import Iterable, Iterator, Sequence
+from math import floor
 from operator import itemgetter
 from typing import Literal
 
@@ -75,10 +75,13 @@ def place_events(
     """
     marked = step.find_annotation(label) if label else None
     threads: dict[str, tuple[list[CpuOp], list[CudaCall]]] = defaultdict(lambda: ([], []))
-    for op in sorted(step.ops, key=by_start):
+    for op in step.ops:
         threads[op.thread][0].append(op)
-    for call in sorted(step.calls, key=by_start):
+    for call in step.calls:
         threads[call.thread][1].append(call)
+    for ops, calls in threads.values():
+        ops.sort(key=by_start)
+        calls.sort(key=by_start)
     placed = []
     for thread, (ops, calls) in sorted(threads.items(), key=_first_start):
         name = "CPU" if len(threads) == 1 else f"CPU thread {thread.rpartition('/')[2]}"
@@ -89,7 +92,7 @@ def place_events(
 def time_shown(step: Step) -> tuple[float, float]:
     """Begin and end of the time in which a step is drawn, after its start: its span, and all work that it launched."""
     lists: tuple[Sequence[Span], ...] = (step.ops, step.calls, step.activities)
-    begin = min(step.start_us, *(min(map(by_start, spans), default=step.start_us) for spans in lists))
+    begin = min([step.start_us, *(spans[0].start_us for spans in lists if spans)])
     end = max(step.end_us, *map(last_end_us, lists))
     return in_whole_ns(begin - step.start_us), in_whole_ns(end - step.start_us)
 
@@ -114,7 +117,7 @@ class _Rows:
             row += 1
         if row >= len(ends):
             ends += [-math.inf] * (row + 1 - len(ends))
-        ends[row] = in_whole_ns(start_us + duration_us)
+        ends[row] = floor((start_us + duration_us) * 1000 + 0.5) / 1000  # as in_whole_ns, inlined
         return row
 
 
@@ -133,9 +136,14 @@ def _on_thread(
     places = array("I", _op_rows(ops, rows))
     below = len(rows.ends)
     places.extend(rows.place(call.start_us, call.duration_us, below) for call in calls)
-    starts = array("d", (in_whole_ns(span.start_us - begin) for span in chain(ops, calls)))
-    durations = array("d", (span.duration_us for span in chain(ops, calls)))
-    return PlacedLane(name, False, (*ops, *calls), starts, durations, places, calls=len(calls), marked=marked)
+    sources: tuple[CpuOp | CudaCall, ...] = (*ops, *calls)
+    durations = array("d", [span.duration_us for span in sources])
+    return PlacedLane(name, False, sources, _starts(sources, begin), durations, places, calls=len(calls), marked=marked)
+
+
+def _starts(spans: Iterable[Span], begin_us: float) -> array[float]:
+    """The starts after `begin_us`, rounded as `in_whole_ns` does."""
+    return array("d", (floor((span.start_us - begin_us) * 1000 + 0.5) / 1000 for span in spans))
 
 
 def _op_rows(ops: Sequence[CpuOp], rows: _Rows) -> Iterator[int]:
@@ -168,9 +176,9 @@ def _on_streams(step: Step, activities: Sequence[GpuActivity], shown: tuple[floa
     for (device, number), work in sorted(sources.items(), key=itemgetter(0)):
         stream = device, number
         count, begin = own.get(stream, 0), step.start_us
-        starts = array("d", (in_whole_ns(activity.start_us - begin) for activity in work[:count]))
+        starts = _starts(work[:count], begin)
         starts.extend(start for start, _ in cropped[stream])
-        durations = array("d", (activity.duration_us for activity in work[:count]))
+        durations = array("d", [activity.duration_us for activity in work[:count]])
         durations.extend(duration for _, duration in cropped[stream])
         name = f"GPU stream {number}" if one_device else f"GPU {device}, stream {number}"
         placed.append(_on_stream(name, work, starts, durations, count))
@@ -181,12 +189,15 @@ def _on_stream(
     name: str, work: Sequence[GpuActivity], starts: array[float], durations: array[float], own: int
 ) -> PlacedLane:
     """A stream's work in start order; that after the first `own` is of other steps."""
-    order = array("I", sorted(range(len(work)), key=starts.__getitem__))
-    starts = array("d", (starts[index] for index in order))
-    durations = array("d", (durations[index] for index in order))
+    ghosts: frozenset[int] = frozenset()
+    if own < len(work):
+        order = array("I", sorted(range(len(work)), key=starts.__getitem__))
+        starts = array("d", [starts[index] for index in order])
+        durations = array("d", [durations[index] for index in order])
+        work = [work[index] for index in order]
+        ghosts = frozenset(place for place, index in enumerate(order) if index >= own)
     rows = array("I", map(_Rows().place, starts, durations))
-    ghosts = frozenset(place for place, index in enumerate(order) if index >= own)
-    return PlacedLane(name, True, [work[index] for index in order], starts, durations, rows, ghosts=ghosts)
+    return PlacedLane(name, True, work, starts, durations, rows, ghosts=ghosts)
 
 
 def _ghosts(

@@ -12,8 +12,8 @@ from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 
-from kinetoscope.trace.decoding import MAX_RUNS, KeptEvents
 from kinetoscope.trace.events import CudaCall
+from kinetoscope.trace.kept_events import MAX_RUNS, KeptEvents
 from kinetoscope.trace.kineto_events import Kernel
 
 CallsOf = dict[str, dict[int, CudaCall]]

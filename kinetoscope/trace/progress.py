@@ -39,7 +39,8 @@ class Progress:
     A context manager.
     """
 
-    def __init__(self, where: str) -> None:
+    def __init__(self, where: str, work: str = "reading") -> None:
+        self._work = work
         self._name = printable(os.path.basename(where))[:60]
         self._next = time.monotonic() + QUIET_SECONDS
         self._columns = 0
@@ -57,7 +58,7 @@ class Progress:
         """Report `done` of `total` bytes read; `total` is 0 if unknown, as for a pipe."""
         if self._enabled and time.monotonic() >= self._next:
             amount = f"{min(100, 100 * done // total)} %" if total else f"{done / 1e6:,.0f} MB"
-            self._show(f"reading {self._name}: {amount}")
+            self._show(f"{self._work} {self._name}: {amount}")
 
     def stage(self, text: str, done: int = 0, total: int = 0) -> None:
         """Report a stage after reading, and `done` of its `total` parts; nothing if reading was fast."""

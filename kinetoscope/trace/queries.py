@@ -11,7 +11,7 @@ from typing import Literal
 
 from kinetoscope.trace.events import CpuOp, CudaCall, GpuActivity, Span, Step, Trace, TraceError, in_whole_ns
 from kinetoscope.trace.foreign import foreign_text, is_foreign
-from kinetoscope.trace.intervals import length_us, union_of
+from kinetoscope.trace.intervals import covered_us
 from kinetoscope.trace.missing_gpu import why_no_kernels
 
 Direction = Literal["HtoD", "DtoH", "DtoD", "HtoH"]
@@ -30,7 +30,7 @@ _SYNC = re.compile(r"[sS]ynchronize|^(?:cuda|hip)Memcpy$|^hipMemcpyWithStream$|^
 
 def busy_us(activities: Iterable[GpuActivity]) -> float:
     """Time during which at least one activity ran: the union of the intervals over all streams, not their sum."""
-    return length_us(union_of(activities))
+    return covered_us(activities if isinstance(activities, Sequence) else list(activities))
 
 
 def extent_us(activities: Sequence[GpuActivity]) -> float:

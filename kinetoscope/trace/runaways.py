@@ -6,7 +6,6 @@ import math
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
-from heapq import heappop, heappush
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -91,14 +90,15 @@ def _cut(
 
 def _outlasting(activities: Sequence[GpuActivity], stream: Sequence[int]) -> list[int]:
     """The activities of a stream that end after a later one has ended."""
-    running: list[tuple[float, int]] = []  # the one that ends last is first
-    found = []
-    for index in stream:
-        end_us = activities[index].start_us + activities[index].duration_us
-        while running and -running[0][0] > end_us + DEPENDENT_US:
-            found.append(heappop(running)[1])
-        heappush(running, (-end_us, index))
-    return found
+    found, earliest_us = [], math.inf
+    for index in reversed(stream):
+        activity = activities[index]
+        end_us = activity.start_us + activity.duration_us
+        if end_us > earliest_us + DEPENDENT_US:
+            found.append(index)
+        elif end_us < earliest_us:
+            earliest_us = end_us
+    return found[::-1]
 
 
 def _later(activities: Sequence[GpuActivity], stream: Sequence[int], index: int) -> list[GpuActivity]:

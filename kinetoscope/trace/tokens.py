@@ -42,7 +42,7 @@ MAX_DEPTH = 64
 
 def is_token(ops: Sequence[CpuOp], activities: Sequence[GpuActivity], *, follows_prompt: bool = False) -> bool:
     """Whether these events of a step produce one token of each sequence, by the rules of this file."""
-    if any("Backward" in op.name or op.name.startswith("autograd::") for op in ops):
+    if any("Backward" in name or name.startswith("autograd::") for name in {op.name for op in ops}):
         return False
     kernels = [activity for activity in activities if activity.kind == "kernel"]
     picks = _kernel_picks(kernels) if kernels else len({id(outermost(op, PICKS)) for op in ops if op.name in PICKS})

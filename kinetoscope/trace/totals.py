@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import TypeVar
@@ -52,6 +52,7 @@ def summarize(trace: Trace, averages: Sequence[Average] | None = None) -> Summar
     kinds = [Counter(map(attrgetter("kind"), activities)) for activities in by_step]
     busy = _mean(map(busy_us, by_step))
     dropped = dropped_kernels(trace) or Dropped(0)
+    overlaps = [overlaps_us(step) for step in trace.steps]
 
     def mean(of: Callable[[Step], float]) -> float:
         return round(_mean(map(of, trace.steps)), 3)
@@ -65,7 +66,7 @@ def summarize(trace: Trace, averages: Sequence[Average] | None = None) -> Summar
         memset_per_step=low_median(kind["memset"] for kind in kinds),
         launches_per_step=low_median(map(count_launches, trace.steps)),
         kernel_time_us_per_step=round(_mean(map(kernel_time_us, by_step)), 3),
-        overlap_us_per_step=mean(lambda step: math.fsum(overlaps_us(step))),
+        overlap_us_per_step=round(_mean(map(math.fsum, overlaps)), 3),
         gpu_busy_us_per_step=round(busy, 3),
         gpu_idle_us_per_step=round(max(0.0, _mean(map(extent_us, by_step)) - busy), 3),
         unattributed=len(trace.unattributed),
@@ -89,7 +90,7 @@ def summarize(trace: Trace, averages: Sequence[Average] | None = None) -> Summar
         launches_without_kernel=dropped.without_kernel,
         damaged=trace.damaged,
         notes=tuple(_notes(trace)),
-        kernels=_kernels(trace),
+        kernels=_kernels(trace, overlaps),
         kinds_of_step=tuple(
             KindSummary(len(kind.steps), kind.step_us, kind.gpu_busy_us, kind.name) for kind in kinds_of_step(trace)
         ),
@@ -128,33 +129,43 @@ def _operators(averages: Sequence[Average]) -> tuple[OperatorSummary, ...]:
     return tuple(OperatorSummary(row.name, row.calls, round(row.self_cpu_us, 3), round(row.cpu_us, 3)) for row in rows)
 
 
-def _kernels(trace: Trace) -> tuple[KernelSummary, ...]:
-    groups: dict[tuple[object, ...], list[GpuActivity]] = defaultdict(list)
-    overlaps: dict[tuple[object, ...], list[float]] = defaultdict(list)
-    for step in trace.steps:
-        for activity, us in zip(step.activities, overlaps_us(step), strict=True):
+class _KernelTotal:
+    """The launches of one kernel with one shape."""
+
+    def __init__(self, first: GpuActivity) -> None:
+        self.first = first
+        self.durations_us: list[float] = []
+        self.overlaps_us: list[float] = []
+        self.ops: Counter[str | None] = Counter()
+
+    def summary(self) -> KernelSummary:
+        """The sums of all launches."""
+        total_us, first = round(math.fsum(self.durations_us), 3), self.first
+        return KernelSummary(
+            name=first.name,
+            calls=len(self.durations_us),
+            total_us=total_us,
+            mean_us=round(total_us / len(self.durations_us), 3),
+            op=min(self.ops, key=lambda name: (-self.ops[name], name or "")),
+            grid=first.grid,
+            block=first.block,
+            registers=first.registers,
+            shared_memory_bytes=first.shared_memory_bytes,
+            overlap_us=round(math.fsum(self.overlaps_us), 3),
+        )
+
+
+def _kernels(trace: Trace, overlaps: Iterable[Sequence[float]]) -> tuple[KernelSummary, ...]:
+    groups: dict[tuple[object, ...], _KernelTotal] = {}
+    for step, of_step in zip(trace.steps, overlaps, strict=True):
+        for activity, us in zip(step.activities, of_step, strict=True):
             if activity.kind == "kernel":
-                groups[_shape(activity)].append(activity)
-                overlaps[_shape(activity)].append(us)
-    return tuple(sorted((_kernel(calls, overlaps[shape]) for shape, calls in groups.items()), key=_order))
-
-
-def _kernel(calls: list[GpuActivity], overlaps: list[float]) -> KernelSummary:
-    ops = Counter(None if call.op is None else call.op.name for call in calls)
-    total_us = kernel_time_us(calls)
-    first = calls[0]
-    return KernelSummary(
-        name=first.name,
-        calls=len(calls),
-        total_us=total_us,
-        mean_us=round(total_us / len(calls), 3),
-        op=min(ops, key=lambda name: (-ops[name], name or "")),
-        grid=first.grid,
-        block=first.block,
-        registers=first.registers,
-        shared_memory_bytes=first.shared_memory_bytes,
-        overlap_us=round(math.fsum(overlaps), 3),
-    )
+                shape = _shape(activity)
+                group = groups[shape] if shape in groups else groups.setdefault(shape, _KernelTotal(activity))
+                group.durations_us.append(activity.duration_us)
+                group.overlaps_us.append(us)
+                group.ops[None if activity.op is None else activity.op.name] += 1
+    return tuple(sorted((group.summary() for group in groups.values()), key=_order))
 
 
 _shape = attrgetter("name", "grid", "block", "registers", "shared_memory_bytes")

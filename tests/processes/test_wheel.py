@@ -30,6 +30,7 @@ CALLS = {
     "report": ["report", "a.json.gz"],
     "summary": ["summary", "a.json.gz"],
     "diff": ["diff", "a.json.gz", "b.json.gz"],
+    "merge": ["merge", "rank0.json.gz", "rank1.json.gz", "-o", "job.json.gz"],
     "doctor": ["doctor", "a.json.gz"],
     "open": ["open", "a.json.gz", "--no-browser", "--timeout", "0.2"],
     "decode": ["decode", "nvjet_sm90_tst_128x64"],
@@ -150,6 +151,8 @@ def folder(tmp_path: Path) -> Path:
     """Somewhere else, beside a `snippets` and a `torch` of another project."""
     shutil.copy(TRACES / "mlp_eager.json.gz", tmp_path / "a.json.gz")
     shutil.copy(TRACES / "mlp_compile.json.gz", tmp_path / "b.json.gz")
+    for rank in (0, 1):
+        shutil.copy(TRACES / "mlp_eager.json.gz", tmp_path / f"rank{rank}.json.gz")
     for name in ("snippets", "torch"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "__init__.py").write_text("raise RuntimeError('of another project')\n")

@@ -15,7 +15,7 @@ DEVICE_LIMIT_BYTES = 10_000
 """On top for each device beyond those that are published: their large panels are in a file of their own."""
 CHAPTER_LIMIT_ELEMENTS = 6_000
 """Panels of other devices are text until they are opened."""
-SCRIPTS_LIMIT_BYTES = 24_000
+SCRIPTS_LIMIT_BYTES = 32_000
 TIMELINE_LIMIT_BYTES = 12_000
 
 

@@ -65,6 +65,8 @@ def no_gpu(tmp_path: Path) -> str:
         (["diff", SOUND, README], USAGE),
         (["doctor", SOUND], OK),
         (["doctor", README], USAGE),
+        (["merge", SOUND, OTHER, "-o", SOUND], USAGE),
+        (["merge", README, "-o", "job.json.gz"], USAGE),
         (["decode", "nvjet_sm90_tst_128x64"], OK),
         (["decode"], USAGE),
         (["schema", "report"], OK),

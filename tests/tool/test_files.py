@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from kinetoscope.files import write_together, write_whole
+from kinetoscope.files import new_file, write_together, write_whole
+from kinetoscope.terminal import CommandError
 
 OLD, NEW = {"a": b"old a", "b": b"old b", "c": b"old c"}, {"a": b"new a", "b": None, "c": b"new c"}
 
@@ -91,3 +92,24 @@ def test_a_link_in_the_place_of_the_new_file_is_not_followed(folder: Path) -> No
     (folder / f".a.{os.getpid()}.new").symlink_to("victim")
     write_whole(folder / "a", b"whole")
     assert found(folder) == {**OLD, "a": b"whole"}
+
+
+@pytest.mark.parametrize("act", [full, ctrl_c])
+def test_a_new_file_takes_its_place_at_the_end_or_not_at_all(folder: Path, act: Callable[[], None]) -> None:
+    with new_file(folder / "a") as file:
+        file.write(b"new a")
+        assert found(folder)["a"] == b"old a"
+    (folder / "link").symlink_to(folder / "a")
+    with new_file(folder / "link") as file:
+        file.write(b"by a link")
+    assert found(folder) == OLD | {"a": b"by a link", "link": b"by a link"}
+    with pytest.raises((CommandError, KeyboardInterrupt)), new_file(folder / "b"):
+        act()
+    assert found(folder)["b"] == b"old b"
+    assert len(found(folder)) == 4
+
+
+@pytest.mark.parametrize(("name", "message"), [("", "is not a plain file"), ("no/a", "cannot write .*No such file")])
+def test_where_no_file_can_be(folder: Path, name: str, message: str) -> None:
+    with pytest.raises(CommandError, match=message), new_file(folder / name):
+        pass

@@ -60,7 +60,7 @@
   });
   const follow = () => {
     watch();
-    for (const wide of document.querySelectorAll(".lab:has(.wide, .lab-timeline, .roofline)")) views.observe(wide);
+    for (const wide of document.querySelectorAll(".lab:has(.wide, .lab-timeline, .roofline), .trace-reader.result")) views.observe(wide);
   };
   follow();
   document.addEventListener("filled", follow);

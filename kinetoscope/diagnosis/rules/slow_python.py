@@ -59,7 +59,7 @@ def _pauses(facts: Facts) -> list[Interval]:
     """
     others = union_of(op for op in facts.trace.cpu_ops if op.thread not in facts.cpu.threads)
     idle = subtract(facts.cpu_parts["Python"], others)
-    long = [pause for pause in idle if length_us([pause]) >= LONG_US]
+    long = [(start, end) for start, end in idle if end - start >= LONG_US * 1000]
     if not long:
         return []
     ops = [op for op in facts.in_steps(facts.cpu.ops) if is_called(op)]

@@ -22,7 +22,7 @@ from kinetoscope.diagnosis.gaps import LONG_US
 from kinetoscope.diagnosis.missing import no_step_operators
 from kinetoscope.diagnosis.rule import CannotTell, Finding, Measured, Rule
 from kinetoscope.diagnosis.sources import OWN, STACKS
-from kinetoscope.trace.events import CpuOp
+from kinetoscope.trace.events import CpuOp, by_start
 from kinetoscope.trace.marks import WHOLE
 
 TINY_US, MIN_CALLS = 30.0, 200
@@ -49,7 +49,8 @@ def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     if evidence_us < MIN_SHARE * facts.mean_step_us:
         return []
     ops = [op for group in groups.values() for op in group]
-    saving_us = round(max(0.0, facts.length_us(ops) + loop_overhead_us(facts, called) - one_of_each_us(ops)), 3)
+    ops_us = facts.length_us(sorted(ops, key=by_start))
+    saving_us = round(max(0.0, ops_us + loop_overhead_us(facts, called) - one_of_each_us(ops)), 3)
     steps = len(facts.steps)
     mean_us = fmean(op.duration_us for op in ops)
     largest = sorted(groups.values(), key=lambda group: -sum(op.duration_us for op in group))[:_NAMED]

@@ -16,6 +16,7 @@ search.py         the search index, improved
 set_aside.py      content that pages hold back, moved into files
 llms.py           llms.txt, the pages with a sentence each
 trim_styles.py    style sheets without rules that style nothing
+trace_reader.py   Python for browsers, for the page that reads traces
 check_site.py     the gate: links, fences, requests, scripts; built_page.py and policy.py read a page
 wheel.py        wheel: builds the wheel and the sdist of kinetoscope
 environment.py  whether this Python has what a target needs; the locks

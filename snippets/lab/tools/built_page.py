@@ -59,6 +59,8 @@ class Page:
     policies: list[str] = field(default_factory=list)
     scripts: list[str] = field(default_factory=list)
     """Inline, and run by a browser."""
+    reads_traces: bool = False
+    """Whether it runs Pyodide."""
     problems: list[str] = field(default_factory=list)
 
     def complain(self, line: int, text: str) -> None:
@@ -118,6 +120,7 @@ class Reader(HTMLParser):
             self.script = [] if "src" not in given else None
         if given.get("http-equiv", "").lower() == POLICY.lower() and not page.has_script:
             page.policies.append(given.get("content", ""))
+        page.reads_traces |= given.get("id") == "trace-reader" and "data-files" in given
         if "lab-sample" in given.get("class", "").split():
             page.complain(line, "a sample's numbers, which nobody measured")
         page.anchors.update(given[name] for name in ("id", "name") if name in given)
@@ -168,6 +171,7 @@ def read_page(site: Path, path: Path) -> Page:
     reader.close()
     if reader.open:
         reader.page.complain(text.count("\n") + 1, f"unclosed: {' '.join(f'<{tag}>' for tag in reader.open)}")
-    for problem in policy_problems(reader.page.policies, reader.page.scripts):
-        reader.page.complain(1, problem)
-    return reader.page
+    page = reader.page
+    for problem in policy_problems(page.policies, page.scripts, reads_traces=page.reads_traces):
+        page.complain(1, problem)
+    return page

@@ -14,6 +14,7 @@ from snippets.lab.tools.claims import claims_json
 from snippets.lab.tools.llms import write_llms
 from snippets.lab.tools.search import improve_index
 from snippets.lab.tools.set_aside import set_aside_all
+from snippets.lab.tools.trace_reader import add_reader
 from snippets.lab.tools.trim_styles import trim_styles
 from snippets.lab.tools.wheel import FOLDER, build
 
@@ -50,6 +51,7 @@ def finish(site: Path) -> None:
     (site / "claims.json").write_text(claims_json(root, all_devices(root)) + "\n", encoding="utf-8")
     print(f"llms.txt: {write_llms(site)} pages")
     print(f"wheel: {build('wheel', site / FOLDER).name}")
+    print(f"traces in the browser: {add_reader(site)}", flush=True)
 
 
 def publish_all(site: Path, root: Path) -> list[Path]:

@@ -7,6 +7,7 @@ from kinetoscope.html import Cell, Html, table
 from kinetoscope.trace.events import Step
 from kinetoscope.trace.queries import kernel_time_us
 from snippets.lab.finding import (
+    NotTimed,
     Device,
     Figure,
     Run,

@@ -46,10 +46,9 @@ def test_ceilings_by_size_with_their_median_and_bounds_over_sessions(tmp_path: P
 
 def test_a_session_that_times_a_ceiling_several_times_counts_once_by_its_median(tmp_path: Path) -> None:
     def timed(name: str, session: str, *gigabytes: int) -> Recording:
-        points = tuple(
-            msgspec.structs.replace(samples.point(timed=samples.timings()), ceilings=(Ceiling("copy", each * 1_000_000_000, 0, ONE_MS),))
-            for each in gigabytes
-        )
+        point = samples.point(timed=samples.timings())
+        copies = [(Ceiling("copy", each * 1_000_000_000, 0, ONE_MS),) for each in gigabytes]
+        points = tuple(msgspec.structs.replace(point, ceilings=each) for each in copies)
         sample = samples.sample(f"devices/{name}", session=session, has_trace=False)
         return msgspec.structs.replace(sample, points=points)
 
