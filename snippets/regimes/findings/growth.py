@@ -7,9 +7,9 @@ from kinetoscope.html import Cell, Html, table
 from kinetoscope.trace.events import Step
 from kinetoscope.trace.queries import kernel_time_us
 from snippets.lab.finding import (
-    NotTimed,
     Device,
     Figure,
+    NotTimed,
     Run,
     at_least,
     at_most,
@@ -31,7 +31,6 @@ from snippets.regimes.findings.crossovers import (
     growth_from,
     idle,
     launches,
-    least_us,
     medians,
     memory_until,
     overhead_until,

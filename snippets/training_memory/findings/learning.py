@@ -6,7 +6,7 @@ import statistics
 from typing import Any
 
 from kinetoscope.html import Cell, Html, table
-from snippets.lab.finding import Device, Figure, at_least, between, claim, equals, format_value, largest
+from snippets.lab.finding import Device, Figure, at_least, between, claim, equals, format_value
 from snippets.lab.page import show as show
 from snippets.training_memory.findings.steps import EAGER
 
