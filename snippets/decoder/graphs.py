@@ -11,12 +11,14 @@ class DecodeGraph:
     """One decode step whose kernels are recorded once and replayed as a whole.
 
     A replay reads and writes the addresses of the recording: the token and the
-    position go in and come out through the same tensors.
+    position go in and come out through the same tensors, and the weights and
+    the cache must live as long as the graph.
     """
 
     def __init__(self, model, cache, token, position, pick=choose):
         # token: (batch, 1); position: (1,)
         self.token, self.position = token.clone(), position.clone()
+        self.model, self.cache = model, cache
         self.logit: Tensor
 
         def step() -> None:
@@ -34,7 +36,8 @@ class DecodeGraph:
                 self.restart(token, position)
         torch.cuda.current_stream().wait_stream(stream)
         self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph):
+        own = torch.cuda.Stream()  # graphs of one stream share a workspace
+        with torch.cuda.graph(self.graph, stream=own):
             step()
 
     def restart(self, token: Tensor, position: Tensor) -> None:

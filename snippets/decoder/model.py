@@ -119,7 +119,7 @@ class Attention(nn.Module):
         is_prompt = x.shape[1] > 1
         if is_prompt:  # it sees itself, and nothing came before it
             keys, values = k, v
-        y = attend(q, keys, values, mask, is_prompt)
+        y = attend(q, keys, values, mask, is_prompt and mask is None)
         return self.o_proj(y.transpose(1, 2).flatten(2))
 
 
@@ -184,11 +184,12 @@ class Decoder(nn.Module):
         table = rotary_table(config, max_length, weight.device)
         self.register_buffer("rotary", table.to(weight.dtype), persistent=False)
 
-    def forward(self, ids: Tensor, positions: Tensor, cache) -> Tensor:
+    def forward(self, ids: Tensor, positions: Tensor, cache, mask=None):
         x = self.embed_tokens(ids)  # (batch, new, dim)
         rotary = self.rotary[:, positions]
         is_prompt = ids.shape[1] > 1
-        mask = None if is_prompt else cache[0].mask(positions)
+        if not is_prompt:
+            mask = cache[0].mask(positions)
         for layer, kept in zip(self.layers, cache, strict=True):
             x = layer(x, rotary, kept, positions, mask)
         return self.norm(x)
@@ -200,8 +201,8 @@ class Decoder(nn.Module):
 # --8<-- [start:generate]
 def choose(logits: Tensor) -> tuple[Tensor, Tensor]:
     """The largest of (batch, vocab) logits and its token, (batch, 1) each."""
-    best = logits.max(dim=-1, keepdim=True)
-    return best.values, best.indices
+    token = logits.argmax(dim=-1, keepdim=True)
+    return logits.gather(-1, token), token
 
 
 def prefill(model, ids: Tensor, cache, pick=choose):

@@ -15,7 +15,13 @@ ROUNDS = 9
 
 
 def recorded(step: Step, device: str) -> Step:
-    """A CUDA graph of a step, and its replay; on a CPU the step itself."""
+    """A CUDA graph of a step, and its replay; on a CPU the step itself.
+
+    What the step refers to lives as long as the replay, which reads it. The
+    stream of the recording is the graph's own: graphs of one stream share the
+    workspace of cuBLAS, and the first of them to be freed takes it along
+    (https://github.com/pytorch/pytorch/issues/193402).
+    """
     import torch
 
     step()
@@ -29,13 +35,14 @@ def recorded(step: Step, device: str) -> Step:
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     kept: list[Any] = []
-    with torch.cuda.graph(graph):
+    with torch.cuda.graph(graph, stream=torch.cuda.Stream()):
         kept.append(step())
 
     def replay() -> object:
         graph.replay()
         return kept[0]
 
+    replay.step = step  # type: ignore[attr-defined]
     return replay
 
 

@@ -59,23 +59,28 @@ def batches(
     size: str,
     context: int,
     counts: str,
+    large: str,
 ) -> dict[str, Any]:
     """Decode steps of more and more sequences: compiled layers, as a CUDA
-    graph; and the products of such a step alone.
+    graph; the products of such a step alone; and, where products are large
+    enough to reach the rates of the GPU, those of the head and one layer of
+    the size `large`.
 
-    Returns {batch: {"us": samples of the step, "products_us", "bytes",
-    "flops", "weight_bytes"}}, or {batch: {"stopped": why}}.
+    Returns {batch: {"us": samples of the step, "products_us",
+    "large_products_us", "bytes", "flops", "weight_bytes"}}, or {batch:
+    {"stopped": why}}.
     """
     import torch
 
-    from snippets.decoder.model import bytes_per_token, flops_per_token
+    from snippets.decoder.model import build, bytes_per_token, flops_per_token
 
     model = model_of(size, device)
+    other = build(large, device, model.lm_head.weight.dtype, 1, layers=1)
     found: dict[str, Any] = {}
     for batch in numbers(counts):
         torch._dynamo.reset()
         try:
-            timed = batch_us(model, device, batch, context)
+            timed = batch_us(model, other, device, batch, context)
         except torch.OutOfMemoryError as error:
             found[str(batch)] = stopped(error)
             continue
@@ -90,7 +95,7 @@ def batches(
 
 
 def batch_us(
-    model: Any, device: str, batch: int, context: int
+    model: Any, large: Any, device: str, batch: int, context: int
 ) -> dict[str, list[float]]:
     """The samples of one batch of `batches`."""
     from snippets.decoder.caches import FullCache
@@ -101,6 +106,7 @@ def batch_us(
     steps = {
         "us": recorded(step, device),
         "products_us": recorded(products(model, batch), device),
+        "large_products_us": recorded(products(large, batch), device),
     }
     return times_us(steps, device)
 
@@ -207,7 +213,12 @@ def growth_probes() -> Iterator[Experiment]:
     probes: dict[str, tuple[Any, dict[str, int | str]]] = {
         "batches": (
             batches,
-            {"size": "1.1b", "context": 256, "counts": "1,8,64,128,256,512"},
+            {
+                "size": "1.1b",
+                "context": 256,
+                "counts": "1,8,64,128,256,512",
+                "large": "8b",
+            },
         ),
         "contexts": (
             contexts,
@@ -215,7 +226,7 @@ def growth_probes() -> Iterator[Experiment]:
         ),
         "split_keys": (
             split_keys,
-            {"points": "1x256,1x1024,1x4096,1x16384,8x1024,32x1024,64x1024"},
+            {"points": "1x256,1x1024,1x4096,1x16384,32x1024"},
         ),
         "cache_kinds": (
             cache_kinds,

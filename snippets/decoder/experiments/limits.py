@@ -18,11 +18,14 @@ from snippets.decoder.experiments.clocks import (
     stopped,
     times_us,
 )
+from snippets.decoder.experiments.own_kernels import fused
 from snippets.decoder.experiments.token_loops import (
+    NEW_LENGTHS,
     TEXT,
     loop_of,
     model_of,
     prompt_of,
+    read_answer,
 )
 from snippets.lab.experiment import Experiment, Instruments, NeedsGpu, Subject
 
@@ -108,8 +111,9 @@ def whole_models(
     """Rungs of the ladder alone, in blocks of seconds, with watts and joules.
 
     Returns {"bytes": read for a token at the middle of an answer, "variants":
-    {rung: {"us", "clock_mhz", "watts", "joules", "error"}}}, or {"left_out":
-    why} for a model that does not fit.
+    {rung: {"us", "clock_mhz", "watts", "joules", "error"}}}, {"stopped": why}
+    of a rung, or {"left_out": why} for a model that does not fit. The rung
+    `fused` is `joined` with the gated MLP of the chapter fused_mlp.
     """
     import torch
 
@@ -125,10 +129,15 @@ def whole_models(
     ids = prompt_of(model, batch, prompt)
     found: dict[str, Any] = {}
     for name in variants.split(","):
-        start = functools.partial(getattr(loops, name), answer=answer)
+        rung = fused if name == "fused" else getattr(loops, name)
+        start = functools.partial(rung, answer=answer)
+        if name in NEW_LENGTHS:
+            read_answer(start(model, ids), answer)
         try:
             found[name] = steady(instruments, name, start, model, ids)
-        except torch.OutOfMemoryError as error:
+        except torch.AcceleratorError:  # the GPU is unusable from here
+            raise
+        except RuntimeError as error:
             found[name] = stopped(error)
         torch._dynamo.reset()
         gc.collect()
@@ -239,8 +248,8 @@ def limit_probes() -> Iterator[Experiment]:
         parameters={"kernels": 1000, "sizes": "1,1048576"},
     )
     whole = (
-        ("steady_1b", "1.1b", "eager,graph,layers,joined"),
-        ("steady_8b", "8b", "graph,layers,max_autotune"),
+        ("steady_1b", "1.1b", "eager,graph,layers,joined,fused"),
+        ("steady_8b", "8b", "layers,max_autotune"),
     )
     for name, size, variants in whole:
         yield Experiment(

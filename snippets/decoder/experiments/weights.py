@@ -231,7 +231,7 @@ def weight_probes() -> Iterator[Experiment]:
             "shapes": "4096x14336,2048x5632",
             "rows": 1,
             "copies": 8,
-            "ways": ",".join(WAYS),
+            "ways": ",".join(way for way in WAYS if way != "bf16 compiled"),
         },
         time_limit_s=240,
     )

@@ -9,7 +9,17 @@ from typing import Any
 import pytest
 import torch
 
-from snippets.decoder.experiments import EXPERIMENTS, attending, clocks, growing, limits, token_loops, weights
+from snippets.decoder import model
+from snippets.decoder.experiments import (
+    EXPERIMENTS,
+    attending,
+    clocks,
+    first_tokens,
+    growing,
+    limits,
+    token_loops,
+    weights,
+)
 from snippets.decoder.experiments.hub_generate import generate_times
 from snippets.lab.capture.instruments import TorchInstruments
 from snippets.lab.capture.loops import check_loop
@@ -26,7 +36,7 @@ def _one_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clocks, "BLOCK_US", 1.0)
 
 
-@pytest.mark.parametrize("name", ["eager", "static", "cat_before", "mask_after", "repeat_kv_before", "padded_before"])
+@pytest.mark.parametrize("name", ["eager", "static", "cat_before", "mask_before", "repeat_kv_before", "padded_before"])
 def test_a_loop_agrees_with_float32(name: str) -> None:
     described = BY_NAME[name]
     assert described.loop is not None
@@ -90,6 +100,39 @@ def test_probes_of_growth() -> None:
     assert [(one["kv_heads"], one["batch"], one["tokens"], one["variant"]) for one in points] == [
         (kv_heads, 2, 16, variant) for kv_heads in (4, 8) for variant in ("shared", "repeated", "masked")
     ]
+
+
+def test_probes_that_compile(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "compile", lambda function, **_: function)
+    steps = growing.batches(instruments, "cpu", "tiny", context=8, counts="1,3", large="tiny")
+    assert {batch: (one["bytes"], one["flops"]) for batch, one in steps.items()} == {
+        "1": (2 * (90112 + 8 * 128), 2 * 90112 + 4 * 2 * 64 * 8),
+        "3": (2 * (90112 + 3 * 8 * 128), 3 * (2 * 90112 + 4 * 2 * 64 * 8)),
+    }
+    assert all(len(steps["3"][name]) == clocks.ROUNDS for name in ("us", "products_us", "large_products_us"))
+    calls = first_tokens.lengths(instruments, "cpu", "tiny", 1, 4, 3)
+    assert {name: len(one["call_s"]) for name, one in calls.items()} == dict.fromkeys(
+        ("not compiled", "cat", "cat, static shapes", "static"), 3
+    )
+    assert len(calls["not compiled"]["again_s"]) == 3
+
+
+def test_every_length_of_an_answer_is_read_before_a_loop_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loop whose attention meets new lengths starts behind a whole answer; no other loop runs before."""
+    lengths: list[int] = []
+
+    def attend(q: Any, keys: Any, *_: Any) -> Any:
+        lengths.append(keys.shape[2])
+        return q
+
+    monkeypatch.setattr(model, "attend", attend)
+    for name in ("eager", "cat_before", "static", "repeat_kv_after"):
+        described = BY_NAME[name]
+        assert described.loop is not None
+        lengths.clear()
+        loop = described.loop("cpu", **TEXT, **({"layers": 1} if "layers" in described.parameters else {}))
+        assert set(lengths) == (set() if name == "static" else {8, *range(9, 14)}), name
+        loop.losses.close()
 
 
 def test_a_block_of_each_step_in_turns() -> None:

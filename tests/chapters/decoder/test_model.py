@@ -13,7 +13,8 @@ from torch import Tensor
 from snippets.decoder import caches, compiling, faults, loops, model, quantized
 from snippets.decoder.experiments.attending import attention_of, in_pages
 from snippets.decoder.experiments.hub_generate import as_transformers, generate
-from snippets.decoder.experiments.token_loops import exact_logits, prompt_of
+from snippets.decoder.experiments.own_kernels import with_fused_mlps
+from snippets.decoder.experiments.token_loops import PROMPTS, exact_logits, prompt_of
 
 PROMPT, ANSWER = 12, 6
 
@@ -58,14 +59,14 @@ def test_a_rung_writes_the_answer_again_and_again(
     assert tokens_of(rung(decoder, prompt_of(decoder, 1, PROMPT), ANSWER)) == [*answer, *answer[1:]]
 
 
-@pytest.mark.parametrize("name", ["cat_before", "cat_after", "mask_before", "repeat_kv_before"])
+@pytest.mark.parametrize("name", ["cat_before", "cat_after", "repeat_kv_before"])
 def test_a_fault_writes_the_same_answer(decoder: model.Decoder, answer: list[int], name: str) -> None:
     running = getattr(faults, name)(decoder, prompt_of(decoder, 1, PROMPT), ANSWER, batch=2)
     first = [token.tolist() for _, token in itertools.islice(running, ANSWER + 1)]
     assert first == [[[token], [token]] for token in answer]
 
 
-@pytest.mark.parametrize("name", ["prompt_logits_before", "prompt_logits_after", "padded_before", "padded_after"])
+@pytest.mark.parametrize("name", [f"{one}_{at}" for one in PROMPTS for at in ("before", "after")])
 def test_a_fault_of_prompts_finds_the_first_token(decoder: model.Decoder, answer: list[int], name: str) -> None:
     running = getattr(faults, name)(decoder, prompt_of(decoder, 1, PROMPT), ANSWER, batch=1)
     assert tokens_of(running, 2) == answer[:1] * 2
@@ -83,6 +84,12 @@ def test_generate_and_joined_projections(decoder: model.Decoder, answer: list[in
     for each in (decoder, joined):
         cache = model.static_cache(each, 1, PROMPT + ANSWER)
         assert model.generate(each, ids, cache, ANSWER + 1)[0].tolist() == answer
+
+
+@pytest.mark.filterwarnings("ignore:this call runs as plain PyTorch.*they need an NVIDIA GPU:UserWarning")
+def test_the_fused_mlp_of_the_book_computes_the_same(decoder: model.Decoder, answer: list[int]) -> None:
+    fused = with_fused_mlps(decoder)
+    assert tokens_of(loops.static(fused, prompt_of(decoder, 1, PROMPT), ANSWER), ANSWER + 1) == answer
 
 
 @pytest.mark.slow
