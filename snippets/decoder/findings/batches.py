@@ -38,22 +38,32 @@ def predicted_knee(device: Device) -> Figure:
     return Figure(round(flops.number / read.number * BF16_BYTES / 2), origin="rate of a product / rate of reading")
 
 
+def knee_of(device: Device, products: str) -> Figure:
+    """The batch at which two lines meet: the time of some products at one sequence, and the line through zero and their
+    time at the largest batch."""
+    last = sizes(device)[-1]
+    flat, steep = (time(device, BATCHES, batch, products) for batch in ("1", last))
+    low, high = (int(last) * flat.bounds[i] / steep.bounds[1 - i] for i in (0, 1))
+    return Figure(int(last) * flat.number / steep.number, "", (low, high), f"{flat.origin}; {steep.origin}")
+
+
 def measured_knee(device: Device) -> Figure:
-    """Where the line of the smallest batch and the line through the largest one meet: time of the products at one
-    sequence, over their time for each sequence of the largest batch."""
-    flat, last = products_us(device, "1"), sizes(device)[-1]
-    steep = products_us(device, last)
-    slope = steep.number / int(last)
-    low, high = flat.bounds[0] / steep.bounds[1] * int(last), flat.bounds[1] / steep.bounds[0] * int(last)
-    return Figure(flat.number / slope, "", (low, high), f"{flat.origin}; {steep.origin}")
+    """The knee of large products: the head and a layer of the larger model."""
+    return knee_of(device, "large_products_us")
 
 
 @claim("DE33", between(0.75, 1.25), scope="timing")
 def knee_as_predicted(device: Device) -> Figure:
-    """The batch from which products are compute-bound is within 25 % of its prediction from the rates of this GPU."""
+    """The batch from which large products are compute-bound is within 25 % of its prediction from this GPU's rates."""
     predicted, measured = predicted_knee(device), measured_knee(device)
     low, high = (bound / predicted.number for bound in measured.bounds)
     return Figure(measured.number / predicted.number, "x", (low, high), measured.origin)
+
+
+@claim("DE77", at_least(1.2), scope="timing")
+def small_products_knee(device: Device) -> Figure:
+    """The products of the smaller model have their knee at a batch at least 1.2 times as large as large products."""
+    return unpaired_ratio(knee_of(device, "products_us"), measured_knee(device))
 
 
 @claim("DE34", at_most(1.25), scope="timing")
@@ -85,9 +95,10 @@ KNEE = Computation(
 
 
 def products_bars(device: Device) -> Html:
-    """The products of a decode step, and the whole step, by batch."""
+    """Large products, the products of a decode step, and the whole step, by batch."""
     groups = {
         f"{int(batch):,} sequences": {
+            "large": timing_of_samples(entry(device, BATCHES, batch, "large_products_us")),
             "products": timing_of_samples(entry(device, BATCHES, batch, "products_us")),
             "step": timing_of_samples(entry(device, BATCHES, batch, "us")),
         }
@@ -118,6 +129,7 @@ FIGURES: Mapping[str, Measure] = {
     "predicted_knee": predicted_knee,
     "half_knee": lambda device: Figure(predicted_knee(device).number / 2, origin="half"),
     "double_knee": lambda device: Figure(predicted_knee(device).number * 2, origin="twice"),
+    "small_knee": lambda device: Figure(round(knee_of(device, "products_us").number), origin=f"{BATCHES}, products"),
     "knee": lambda device: Figure(round(measured_knee(device).number), origin=measured_knee(device).origin),
     "weights_read": lambda device: Figure(BF16_BYTES * SMALL.read_weights, "bytes", origin="the sizes of the model"),
 }

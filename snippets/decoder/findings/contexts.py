@@ -18,6 +18,7 @@ from snippets.lab.finding import (
     NotTimed,
     at_least,
     at_most,
+    between,
     claim,
     equals,
     format_value,
@@ -31,8 +32,8 @@ CONTEXTS, SPLITS, CACHES = "decoder/contexts", "decoder/split_keys", "decoder/ca
 LONGEST = "65536"
 LARGE_HEADS = (32, 8, 128)
 """Query heads of the larger model, heads of keys and values, and numbers of a head."""
-COMBINE = "combine"
-"""Part of the name of the kernel that adds up the parts of a split."""
+COMBINE = ("combine", "lean_reduction")
+"""In the name of the kernel that adds up the parts of a split: of flash attention's, or of cuDNN's."""
 KINDS = {"cat": "cat", "static": "static, with a mask", "sliced": "static, a view", "paged": "in pages"}
 
 
@@ -51,15 +52,15 @@ def even_context(device: Device) -> Figure:
     return Figure(round(2 * SMALL.read_weights / SMALL.cache_bytes), origin="the sizes of the model")
 
 
-@claim("DE36", at_least(1.3), scope="timing")
+@claim("DE36", at_least(1.1), scope="timing")
 def long_context(device: Device) -> Figure:
-    """Behind 65,536 tokens, a step takes at least 1.3 times as long as behind 128."""
+    """Behind 65,536 tokens, a step takes at least a tenth longer than behind 128."""
     return unpaired_ratio(context_us(device, LONGEST), context_us(device, "128"))
 
 
-@claim("DE37", at_least(1.5), scope="timing")
+@claim("DE37", between(1, 1.25), scope="timing")
 def masked_over_sliced(device: Device) -> Figure:
-    """Behind 65,536 tokens, a step with a mask takes at least 1.5 times as long as one without."""
+    """Behind 65,536 tokens, a mask adds at most a quarter to a step's time."""
     return ratio(device, CONTEXTS, (LONGEST, "masked_us"), (LONGEST, "sliced_us"))
 
 
@@ -82,7 +83,7 @@ def blocks(point: Mapping[str, Any]) -> int:
 
 def combines(point: Mapping[str, Any]) -> bool:
     """Whether a second kernel adds up the parts of a split."""
-    return any(COMBINE in kernel["name"] for kernel in point["kernels"])
+    return any(part in kernel["name"] for kernel in point["kernels"] for part in COMBINE)
 
 
 def growth_of_blocks(device: Device) -> Figure:
@@ -97,11 +98,16 @@ def splits_grow(device: Device) -> Figure:
     return growth_of_blocks(device)
 
 
-@claim("DE39", equals(0))
-def masks_that_split(device: Device) -> Figure:
-    """Behind a mask, no attention splits its keys over blocks that a second kernel adds up."""
-    masked = [each for each in device[SPLITS].data["points"] if each["variant"] == "masked"]
-    return Figure(sum(map(combines, masked)), origin=f"{device[SPLITS].origin}, {len(masked)} points")
+def kernels_of_a_mask(device: Device) -> Figure:
+    """How many kernels more attention of one query runs behind a mask, at 16,384 tokens."""
+    masked, shared = (len(points(device, variant)[16384]["kernels"]) for variant in ("masked", "shared"))
+    return Figure(masked - shared, origin=device[SPLITS].origin)
+
+
+@claim("DE39", at_least(2))
+def mask_adds_kernels(device: Device) -> Figure:
+    """Behind a mask, attention of one query runs at least two kernels more than without."""
+    return kernels_of_a_mask(device)
 
 
 @claim("DE40", equals(True))
@@ -110,9 +116,15 @@ def shared_heads_split(device: Device) -> Figure:
     return Figure(combines(points(device, "shared")[16384]), origin=device[SPLITS].origin)
 
 
-@claim("DE41", at_least(2), scope="timing")
+@claim("DE78", equals(0))
+def full_grid_without_split(device: Device) -> Figure:
+    """For 32 sequences behind 1,024 tokens, no kernel adds up parts: heads and sequences fill the GPU."""
+    return Figure(int(combines(points(device, "shared", 32)[1024])), origin=device[SPLITS].origin)
+
+
+@claim("DE41", at_least(1.5), scope="timing")
 def cat_over_view(device: Device) -> Figure:
-    """Behind 8,192 tokens, a cache grown by `cat` takes at least twice as long as a view of a static one."""
+    """Behind 8,192 tokens, a cache grown by `cat` takes at least 1.5 times as long as a view of a static one."""
     return ratio(device, CACHES, ("8192", "cat", "us"), ("8192", "sliced", "us"))
 
 
@@ -122,9 +134,9 @@ def masked_cache(device: Device) -> Figure:
     return ratio(device, CACHES, ("1024", "static", "us"), ("1024", "sliced", "us"))
 
 
-@claim("DE43", at_most(2), scope="timing")
+@claim("DE43", at_most(3), scope="timing")
 def pages(device: Device) -> Figure:
-    """Behind 8,192 tokens, attention over pages takes at most twice as long as a view of one piece."""
+    """Behind 8,192 tokens, attention over pages takes at most three times as long as a view of one piece."""
     return ratio(device, CACHES, ("8192", "paged", "us"), ("8192", "sliced", "us"))
 
 
@@ -232,6 +244,9 @@ FIGURES: Mapping[str, Measure] = {
     ),
     "blocks_256": lambda device: Figure(blocks(points(device, "shared")[256]), origin=device[SPLITS].origin),
     "blocks_16384": lambda device: Figure(blocks(points(device, "shared")[16384]), origin=device[SPLITS].origin),
-    "masked_blocks": lambda device: Figure(blocks(points(device, "masked")[16384]), origin=device[SPLITS].origin),
+    "kernels_of_a_mask": kernels_of_a_mask,
+    "blocks_of_32": lambda device: Figure(blocks(points(device, "shared", 32)[1024]), origin=device[SPLITS].origin),
+    "attention_us": lambda device: Figure.from_timing(timing_of_samples(points(device, "shared")[1024]["us"])),
+    "masked_attention_us": lambda device: Figure.from_timing(timing_of_samples(points(device, "masked")[1024]["us"])),
     "multiprocessors": lambda device: Figure(device[SPLITS].environment.multiprocessors, origin=device.name),
 }

@@ -122,9 +122,9 @@ def reads_without_stop_check(device: Device) -> Figure:
     return host_reads(device, "decoder/generate_never")
 
 
-@claim("DE8", between(95, 105), scope="timing")
+@claim("DE8", between(90, 110), scope="timing")
 def late_check(device: Device) -> Figure:
-    """Asking a token later whether all sequences have ended changes the time of a token by at most 5 %."""
+    """Asking a token later whether all sequences have ended changes the time of a token by at most 10 %."""
     return percent(over_dynamic(device, "late"))
 
 
@@ -168,5 +168,5 @@ FIGURES: Mapping[str, Measure] = {
     "late_percent": lambda device: percent(over_dynamic(device, "late")),
     "never_percent": lambda device: percent(over_dynamic(device, "never")),
     "static_eager_ratio": lambda device: over_dynamic(device, "static eager"),
-    "prefill_generate_us": lambda device: time(device, TIMES, "variants", "dynamic", "first_us"),
+    "first_token_of_generate_us": lambda device: time(device, TIMES, "variants", "dynamic", "first_us"),
 }

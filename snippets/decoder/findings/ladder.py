@@ -40,6 +40,8 @@ RUNGS = {
 }
 """Rung -> experiment, in the order of the page."""
 GENERATE = "generate: as it comes"
+LAUNCHED = ("eager", "static", "compiled")
+"""Rungs whose kernels the CPU launches one by one."""
 LADDER = ("generate", "eager", "graph", "layers", "joined")
 """Rungs that each take less time than the one before."""
 
@@ -50,8 +52,12 @@ def token_us(device: Device, rung: str) -> Figure:
 
 
 def over(device: Device, upper: str, lower: str) -> Figure:
-    """The ratio of two rungs' times, in pairs of blocks."""
-    return paired_ratio(device[f"decoder/{upper}"], device[f"decoder/{lower}"], "iteration")
+    """The ratio of two rungs' times: in pairs of blocks if both were timed in turns. Rungs that wait for the CPU are
+    timed apart from those that wait for the GPU."""
+    runs = [device[f"decoder/{name}"] for name in (upper, lower)]
+    if (upper in LAUNCHED) == (lower in LAUNCHED):
+        return paired_ratio(*runs, "iteration")
+    return unpaired_ratio(*(run.time("iteration") for run in runs))
 
 
 def read_share(device: Device, rung: str) -> Figure:
@@ -65,9 +71,9 @@ def gpu_share(device: Device, rung: str) -> Figure:
     return percent(unpaired_ratio(run.per_step(lambda step: busy_us(step.activities), "us"), run.time("iteration")))
 
 
-@claim("DE10", at_most(0.8), scope="timing")
+@claim("DE10", at_most(1), scope="timing")
 def own_loop(device: Device) -> Figure:
-    """The plain loop takes at most four fifths of the time of `generate`."""
+    """The plain loop takes no more time for a token than `generate`."""
     return unpaired_ratio(token_us(device, "eager"), token_us(device, "generate"))
 
 
@@ -107,21 +113,21 @@ def reduce_overhead_over_graph(device: Device) -> Figure:
     return over(device, "reduce_overhead", "graph")
 
 
-@claim("DE17", at_most(0.8), scope="timing")
+@claim("DE17", at_most(0.9), scope="timing")
 def compiled_layers(device: Device) -> Figure:
-    """In a graph, compiled layers take at most four fifths of the time of eager ones."""
+    """In a graph, compiled layers take at least a tenth off the time of eager ones."""
     return over(device, "layers", "graph")
 
 
-@claim("DE18", at_most(0.97), scope="timing")
+@claim("DE18", at_most(0.9), scope="timing")
 def joined_projections(device: Device) -> Figure:
-    """Joining projections takes at least 3 % off a token of compiled layers."""
+    """Joining projections takes at least a tenth off a token of compiled layers."""
     return over(device, "joined", "layers")
 
 
-@claim("DE19", at_most(1.02), scope="timing")
+@claim("DE19", at_least(1), scope="timing")
 def autotuned(device: Device) -> Figure:
-    """With max-autotune, a token takes at most 2 % longer than with the default choice of kernels."""
+    """With max-autotune, a token of the smaller model takes no less time than with the default choice of kernels."""
     return over(device, "max_autotune", "joined")
 
 
@@ -140,9 +146,9 @@ def last_rung_is_busy(device: Device) -> Figure:
     return gpu_share(device, "joined")
 
 
-@claim("DE22", at_most(0.5))
+@claim("DE22", at_most(2 / 3))
 def fewer_kernels(device: Device) -> Figure:
-    """Compiled layers run at most half of the kernels of eager ones."""
+    """Compiled layers run at most two thirds of the kernels of eager ones."""
     few, many = (device[f"decoder/{name}"].per_step(lambda step: len(step.kernels)) for name in ("layers", "graph"))
     return derived(few.number / many.number, few, many, unit="x")
 

@@ -22,8 +22,8 @@ from snippets.lab.finding import (
 from snippets.lab.page import Computation, prediction as prediction, show as show
 
 BF16_BYTES = 2
-CONTEXT = 512 + 512 // 2
-"""Earlier tokens in the middle of an answer of 512 to a prompt of 512."""
+CONTEXT = 512 + 32 // 2
+"""Earlier tokens in the middle of an answer of 32 to a prompt of 512."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ def given(device: Device) -> Html:
         ["all weights", numbers, format_value(BF16_BYTES * SMALL.weights, "bytes")],
         ["the input embedding, not read", row, format_value(BF16_BYTES * SMALL.embedding, "bytes")],
         ["the cache of an earlier token", kept, f"{SMALL.cache_bytes:,} bytes"],
-        ["earlier tokens", "a prompt of 512 and half of an answer of 512", f"{CONTEXT:,}"],
+        ["earlier tokens", "a prompt of 512 and half of an answer of 32", f"{CONTEXT:,}"],
         ["rate of reading alone", "measured: a sum, or a product of one row", figure_cell(read_rate(device))],
         ["rate of a copy", "measured: bytes read and bytes written", figure_cell(ceiling(device, "copy"))],
     ]

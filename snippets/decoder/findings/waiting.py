@@ -11,7 +11,12 @@ from snippets.lab.finding import Device, Figure, Measure, at_least, at_most, cla
 from snippets.lab.page import show as show
 
 FIRST, LENGTHS, REQUEST = "decoder/first_calls", "decoder/lengths", "decoder/second_request"
-CACHES = {"cat": "cat", "cat, static shapes": "cat, dynamic=False", "static": "static"}
+CACHES = {
+    "not compiled": "cat, not compiled",
+    "cat": "cat",
+    "cat, static shapes": "cat, dynamic=False",
+    "static": "static",
+}
 STARTS = {"whole": "the whole step, reduce-overhead", "layers": "each layer"}
 
 
@@ -63,6 +68,29 @@ def cat_compiles_each(device: Device) -> Figure:
 def cat_compiles_twice(device: Device) -> Figure:
     """With a growing cache and the default, Dynamo compiles twice: for the first length, and for all others."""
     return graphs(device, "cat")
+
+
+def first_answer(device: Device) -> Figure:
+    """A token of the first answer at lengths that the process has not met, over one of the second answer, in medians.
+
+    One layer, not compiled.
+    """
+    first, again = (statistics.median(entry(device, LENGTHS, "not compiled", key)) for key in ("call_s", "again_s"))
+    return Figure(first / again, "x", origin=device[LENGTHS].origin)
+
+
+@claim("DE76", at_least(10), scope="timing")
+def first_answer_plans(device: Device) -> Figure:
+    """Where each token has a new length, a token of a process's first answer takes at least ten times as long as one of
+    the same answer again."""
+    return first_answer(device)
+
+
+def plan_us(device: Device) -> Figure:
+    """What a length costs that the process has not met: the median of the differences."""
+    found = entry(device, LENGTHS, "not compiled")
+    more = [1e6 * (first - again) for first, again in zip(found["call_s"], found["again_s"], strict=True)]
+    return Figure(statistics.median(more), "us", (min(more), max(more)), device[LENGTHS].origin)
 
 
 def gaps(device: Device, prompt: str) -> tuple[float, float]:
@@ -117,6 +145,7 @@ def requests(device: Device) -> Html:
 
 
 FIGURES: Mapping[str, Measure] = {
+    "plan_us": plan_us,
     "first_token_us": lambda device: first_call_us(device, "whole"),
     "first_layer_us": lambda device: first_call_us(device, "layers"),
     "waits_512": lambda device: waits(device, "512"),

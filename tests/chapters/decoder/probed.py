@@ -8,9 +8,8 @@ from snippets.decoder.findings.reading import SMALL
 from tests.lab.sample_recordings import SPREAD
 
 READ, COPY, MATMUL = 4.4e12, 4.26e12, 7.9e14
-SPLIT = "void pytorch_flash::flash_fwd_splitkv_kernel<Flash_fwd_kernel_traits<128, 64, 128, 4>>"
-COMBINED = "void pytorch_flash::flash_fwd_splitkv_combine_kernel<Flash_fwd_kernel_traits<128, 64, 128, 4>>"
-EFFICIENT = "fmha_cutlassF_bf16_aligned_64x128_rf_sm80(PyTorchMemEffAttention::AttentionKernel)"
+SPLIT = "cudnn_generated_fort_native_sdpa_sm80_flash_fprop_wmma_f16_knob_35_16x128x64_1x4x1_cga1x1x1_kernel0_0"
+COMBINED = "void cudnn::fusion::lean_reduction_kernel<false, false, false>(void*, float*, float*)"
 GEMM = "nvjet_sm90_tst_128x256_64x4_2x1_v_bz_coopA_TNT"
 POINTWISE = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>"
 
@@ -30,8 +29,10 @@ def probes() -> dict[str, dict[str, Any]]:
         "generate_times": generate_times(),
         "ceilings": ceilings(),
         "boundary": boundary(),
-        "steady_1b": steady({"eager": 8_000.0, "graph": 2_000.0, "layers": 1_290.0, "joined": 1_190.0}, 300.0),
-        "steady_8b": steady({"graph": 5_500.0, "layers": 4_800.0, "max_autotune": 4_370.0}, 550.0),
+        "steady_1b": steady(
+            {"eager": 8_000.0, "graph": 2_000.0, "layers": 1_290.0, "joined": 1_190.0, "fused": 1_200.0}
+        ),
+        "steady_8b": steady({"layers": 4_800.0, "max_autotune": 4_370.0}),
         "prefill_lengths": prefill_lengths(),
         "first_calls": first_calls(),
         "lengths": lengths(),
@@ -82,7 +83,7 @@ def boundary(us: float = 1.3, stream_us: float = 4.5) -> dict[str, Any]:
     return {"1": entry, "1048576": {**entry, "us": around(2.4)}}
 
 
-def steady(times: dict[str, float], watts: float) -> dict[str, Any]:
+def steady(times: dict[str, float], watts: float = 300.0) -> dict[str, Any]:
     variants = {
         name: {"us": around(us), "clock_mhz": 1900.0, "watts": watts, "joules": watts * us / 1e6, "error": 0.01}
         for name, us in times.items()
@@ -102,22 +103,24 @@ def prefill_lengths(slow: float = 1.6, products: float = 0.7) -> dict[str, Any]:
     return found
 
 
-def lengths(cat: int = 2, fixed: int = 10, static: int = 1) -> dict[str, Any]:
+def lengths(cat: int = 2, fixed: int = 10, static: int = 1, plan_s: float = 0.037) -> dict[str, Any]:
     def entry(graphs: int) -> dict[str, Any]:
         counts = [min(graphs, token + 1) for token in range(10)]
         return {"call_s": [4.0 if token < graphs else 0.001 for token in range(10)], "graphs": counts}
 
-    return {"cat": entry(cat), "cat, static shapes": entry(fixed), "static": entry(static)}
+    plain = {"call_s": [0.001 + plan_s] * 10, "again_s": [0.001] * 10, "graphs": [0] * 10}
+    return {"not compiled": plain, "cat": entry(cat), "cat, static shapes": entry(fixed), "static": entry(static)}
 
 
-def batches(knee: float = 180.0, **stopped: str) -> dict[str, Any]:
+def batches(knee: float = 180.0, small: float = 1.5, **stopped: str) -> dict[str, Any]:
     found: dict[str, Any] = {}
     flat_us = 1e6 * 2 * SMALL.read_weights / READ
     for batch in (1, 8, 64, 128, 256, 512):
-        products = flat_us * max(1.0, batch / knee)
+        products = flat_us * max(1.0, batch / (small * knee))
         found[str(batch)] = {
             "us": around(products + 600.0),
             "products_us": around(products),
+            "large_products_us": around(300.0 * max(1.0, batch / knee)),
             "bytes": SMALL.read_bytes(batch, 256),
             "weight_bytes": 2 * SMALL.read_weights,
             "flops": 2 * SMALL.read_weights * batch,
@@ -125,11 +128,11 @@ def batches(knee: float = 180.0, **stopped: str) -> dict[str, Any]:
     return found | {name.removeprefix("b"): {"stopped": why} for name, why in stopped.items()}
 
 
-def contexts(masked: float = 0.05) -> dict[str, Any]:
+def contexts(masked: float = 0.005, rest_us: float = 1_500.0) -> dict[str, Any]:
     found = {}
     for tokens in (128, 1024, 4096, 16384, 65536):
         read = SMALL.read_bytes(1, tokens)
-        us = 1_500.0 + 1e6 * read / READ
+        us = rest_us + 1e6 * read / READ
         found[str(tokens)] = {
             "sliced_us": around(us),
             "masked_us": around(us + masked * tokens),
@@ -139,16 +142,17 @@ def contexts(masked: float = 0.05) -> dict[str, Any]:
     return found
 
 
-def split_keys(masked: str = EFFICIENT, split: int = 32) -> dict[str, Any]:
+def split_keys(split: int = 32, more: int = 3, full: int = 1) -> dict[str, Any]:
+    """Keys in up to `split` parts, `full` for 32 sequences; behind a mask `more` kernels."""
     points = []
     for heads, kv_heads, head_dim in ((32, 4, 64), (32, 8, 128)):
-        for batch, tokens in ((1, 256), (1, 1024), (1, 4096), (1, 16384), (8, 1024), (32, 1024), (64, 1024)):
+        for batch, tokens in ((1, 256), (1, 1024), (1, 4096), (1, 16384), (32, 1024)):
             shape = {"heads": heads, "kv_heads": kv_heads, "head_dim": head_dim, "batch": batch, "tokens": tokens}
-            parts = min(split, max(1, tokens // 128)) if batch == 1 else 1
+            parts = min(split, max(1, tokens // 128)) if batch == 1 else full
             shared = [kernel(SPLIT, 5.0, parts * kv_heads * batch)]
             shared += [kernel(COMBINED, 2.0)] if parts > 1 else []
-            alone = [kernel(masked, 20.0, heads * batch)]
-            for name, kernels in (("shared", shared), ("repeated", shared), ("masked", alone)):
+            masked = shared + [kernel(POINTWISE, 1.5)] * more
+            for name, kernels in (("shared", shared), ("repeated", shared), ("masked", masked)):
                 us = around(sum(each["us"] for each in kernels))
                 points.append({**shape, "variant": name, "us": us, "kernels": kernels})
     return {"points": points}
@@ -167,7 +171,6 @@ def cache_kinds(**changed: float) -> dict[str, Any]:
 
 PRODUCT_US = {
     "bf16": 28.0,
-    "bf16 compiled": 27.5,
     "int8": 140.0,
     "int8 compiled": 75.0,
     "int8 max-autotune": 18.0,
@@ -176,7 +179,7 @@ PRODUCT_US = {
     "fp8": 33.0,
     "fp8 compiled": 23.0,
 }
-BYTES = {"bf16": 2.0, "bf16 compiled": 2.0, "int4": 0.53}
+BYTES = {"bf16": 2.0, "int4": 0.53}
 
 
 def one_product(kernels_of_fp8: int = 7, **changed: float) -> dict[str, Any]:

@@ -26,7 +26,7 @@ ITERATION_US = {
     "compiled": 4_000.0,
     "reduce_overhead": 1_400.0,
     "layers": 1_300.0,
-    "joined": 1_200.0,
+    "joined": 1_100.0,
     "max_autotune": 1_190.0,
 }
 PAIRS_US = {
