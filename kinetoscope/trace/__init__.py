@@ -6,7 +6,7 @@ kineto.py          reads a profiler file, with progress.py for its progress
 content.py         the text of a file: plain, gzip, UTF-16, from a pipe
 json_events.py     splits the text into events, without holding it; json_repair.py mends what is no JSON
 kineto_events.py   the event fields that kinetoscope uses
-decoding.py        decodes events one by one
+decoding.py        decodes events, together or one by one, into the lists of kept_events.py
 metadata.py        the trace's GPUs and rank
 left_out.py        counts damaged events, which are left out
 damage.py          leaves out events at impossible times
@@ -18,7 +18,7 @@ shapes.py          shapes and types of an operator's inputs
 steps.py           finds the steps by the marks of marks.py, and the work outside all steps
 annotations.py     steps from annotations and optimizers, with process_events.py for the events of a process
 step_kinds.py      tells kinds of step apart: prefill and decode, training and validation
-loops.py           finds the iterations of an unmarked loop by launches that repeat
+loops.py           finds the iterations of an unmarked loop by launches that repeat, with multisets.py
 tokens.py          recognizes a step that produces one token
 replays.py         gives the work of CUDA graph replays the operators of their capture
 communication.py   which GPU work communicates, and what it does; identity.py finds it around a launch
