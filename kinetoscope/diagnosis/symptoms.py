@@ -55,6 +55,7 @@ GAPS = Branch(
             "nothing here.",
             "training_step_faults/#thousands-of-tiny-kernels",
             ("launch-bound", "optimizer-loop", "small-copies", "tiny-kernels", "tiny-operators"),
+            also="decoder/#who-waits",
         ),
         Symptom(
             "gap-in-a-wait",

@@ -1,4 +1,4 @@
-"""The curtain: what answers a guess is veiled, lifted, marked; the switch for all; the count; folded claims."""
+"""The curtain: the figure that answers a guess is veiled, lifted, marked; the switch; the count; folded claims."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.site.serving import Site
 from tests.site.test_guesses import commit, question
 
 GATE_US = float(figure("mlp.gate_us", BOOK).value)
-VEILED = ("trial-veiled", "trial-veiled-table")
+VEILED = ("trial-veiled", "trial-veiled-table", "trial-veiled-verdicts")
 EVERY = "Show every answer"
 TALLEST_PX = 240
 """12rem of the theme."""
@@ -26,21 +26,20 @@ def fence(page: Page, name: str) -> Locator:
     return page.locator(f'.lab[data-fence="{name}"]')
 
 
-def curtain(page: Page, name: str) -> Locator:
-    """What covers a fence: a curtain over several, or its own."""
-    return page.locator(f'.veiled:is([data-fence="{name}"], :has(> [data-fence="{name}"]))')
+def veiled(page: Page, name: str) -> Locator:
+    return page.locator(f'.veiled[data-fence="{name}"]')
 
 
 def expect_veiled(page: Page, *names: str) -> None:
     for name in names:
-        expect(curtain(page, name).locator("> .veil")).to_be_visible()
+        expect(veiled(page, name).locator("> .veil")).to_be_visible()
         expect(fence(page, name).locator("*").first).to_be_hidden()
-        expect(curtain(page, name).locator("> :not([inert], .veil)")).to_have_count(0)
+        expect(veiled(page, name).locator("> :not([inert], .veil)")).to_have_count(0)
 
 
 def expect_lifted(page: Page, *names: str) -> None:
     for name in names:
-        expect(curtain(page, name)).to_have_count(0)
+        expect(veiled(page, name)).to_have_count(0)
         expect(page.locator(f'[inert] [data-fence="{name}"], [inert][data-fence="{name}"]')).to_have_count(0)
         expect(fence(page, name).locator("figcaption, caption, .verdicts").filter(visible=True).first).to_be_visible()
 
@@ -54,36 +53,50 @@ def unfold(page: Page, text: str) -> None:
 @pytest.mark.parametrize("width", [360, 1280])
 def test_a_veil_is_as_tall_as_what_it_hides_up_to_a_third_of_a_screen(on_trial: Opened, width: int) -> None:
     page = on_trial(width=width).page
-    expect_veiled(page, *VEILED, "trial-veiled-verdicts")
-    veiled = [box_of(curtain(page, name))["height"] for name in VEILED]
+    figures = VEILED[:2]
+    expect_veiled(page, *VEILED)
+    heights = [box_of(veiled(page, name))["height"] for name in figures]
     unfold(page, "How long")
-    expect_lifted(page, *VEILED)
-    expect_veiled(page, "trial-veiled-verdicts")
-    lifted = [box_of(fence(page, name))["height"] for name in VEILED]
-    assert veiled == pytest.approx([min(each, TALLEST_PX) for each in lifted], abs=1)
+    expect_lifted(page, "trial-veiled")
+    expect_veiled(page, *VEILED[1:])
+    unfold(page, "Are they")
+    lifted = [box_of(fence(page, name))["height"] for name in figures]
+    assert heights == pytest.approx([min(each, TALLEST_PX) for each in lifted], abs=1)
     assert max(lifted) > TALLEST_PX, "no veiled figure is taller than its veil"
 
 
-def test_one_curtain_covers_a_questions_fences_and_the_text_that_explains_them(on_trial: Opened) -> None:
+def test_only_the_figure_and_its_verdicts_are_veiled(on_trial: Opened) -> None:
     page = on_trial().page
-    expect_veiled(page, "trial-first-veiled", "trial-last-veiled")
-    expect(page.get_by_role("button", name="Just show me").filter(visible=True)).to_have_count(4 + 4)
-    behind = ("Text between two veiled fences.", "A text that explains them.")
-    for text in behind:
-        expect(page.get_by_text(text)).to_be_hidden()
-    expect(page.get_by_text("A lead to what is veiled.")).to_be_visible()
-    unfold(page, "In which order")
-    expect_lifted(page, "trial-first-veiled", "trial-last-veiled")
-    for text in behind:
+    expect_veiled(page, "trial-first-veiled", *VEILED)
+    expect(page.locator(".veiled")).to_have_count(5)
+    expect(page.get_by_role("button", name="Just show me").filter(visible=True)).to_have_count(4 + 5)
+    expect(veiled(page, "trial-veiled-verdicts").get_by_role("button")).to_have_count(0)
+    expect(page.get_by_text("The verdicts come with the answer.")).to_be_visible()
+    for text in (
+        "A lead to what is veiled.",
+        "Text below a veiled figure.",
+        "A text that explains them.",
+        "look for a veil",
+    ):
         expect(page.get_by_text(text)).to_be_visible()
+    expect(page.locator(".veiled").locator("h1, h2, h3, .in-your-trace, :scope > p")).to_have_count(0)
+    expect_lifted(page, "trial-in-sight")
+
+
+@pytest.mark.parametrize("address", ["trial/#trial", "trial/?h=gelu"])
+def test_who_comes_by_a_link_or_from_the_search_finds_nothing_veiled(on_trial: Opened, address: str) -> None:
+    tab: Tab = on_trial()
+    tab.go(address)
+    expect(tab.page.locator(".guess-form").first).to_be_visible()
+    expect(tab.page.locator(".veiled, .veil")).to_have_count(0)
 
 
 def test_a_guess_lifts_its_veils_and_guessing_again_drops_them(on_trial: Opened) -> None:
     tab: Tab = on_trial()
     commit(tab.page, "How long", *f"{GATE_US * 2:.1f}")
-    expect_lifted(tab.page, *VEILED)
+    expect_lifted(tab.page, "trial-veiled")
     tab.go("trial/")
-    expect_lifted(tab.page, *VEILED)
+    expect_lifted(tab.page, "trial-veiled")
     question(tab.page, "How long").get_by_role("button", name="Guess again").filter(visible=True).press("Enter")
     expect_veiled(tab.page, *VEILED)
     expect(tab.page.locator(".you")).to_have_count(0)
@@ -91,7 +104,7 @@ def test_a_guess_lifts_its_veils_and_guessing_again_drops_them(on_trial: Opened)
 
 def test_a_reader_may_lift_a_veil_from_the_veil_itself(on_trial: Opened) -> None:
     page = on_trial().page
-    lab = fence(page, "trial-veiled-table")
+    lab = fence(page, "trial-veiled")
     lab.scroll_into_view_if_needed()
     lab.get_by_role("button", name="Guess first").press("Enter")
     expect(page.locator("#trial-time-guess")).to_be_focused()
@@ -100,7 +113,7 @@ def test_a_reader_may_lift_a_veil_from_the_veil_itself(on_trial: Opened) -> None
     button.scroll_into_view_if_needed()
     top = box_of(lab)["y"]
     button.press("Enter")
-    expect_lifted(page, *VEILED)
+    expect_lifted(page, "trial-veiled")
     expect(lab).to_be_focused()
     assert box_of(lab)["y"] == pytest.approx(top, abs=2), "the opened fold above pushed it away"
 
@@ -114,8 +127,9 @@ def test_a_guess_is_a_line_across_the_bars_to_scale(on_trial: Opened) -> None:
     expected = axis["zero"] + float(f"{GATE_US * 2:.1f}") * axis["length"] / axis["amount"]
     assert float(line.get_attribute("x1") or "") == pytest.approx(expected, abs=0.01)
     expect(drawing.locator(".you text")).to_have_text(f"you: {GATE_US * 2:.1f} µs")
+    commit(page, "Are they", "Space")
     expect(fence(page, "trial-veiled-table").locator("caption .you").filter(visible=True)).to_have_text(
-        f" you: {GATE_US * 2:.1f} µs"
+        " you: It is so"
     )
 
 
@@ -128,8 +142,8 @@ def test_a_guess_is_a_bar_in_the_slice_that_it_is_about(opened: Opened) -> None:
     begin, width = (float((bar.get_attribute(key) or "").rstrip("%")) for key in ("x", "width"))
     span = float(chart.locator(".drawing").filter(visible=True).get_attribute("data-span") or "")
     assert begin == float((kernel.first.get_attribute("x") or "").rstrip("%"))
-    assert width * span / 100 == pytest.approx(0.1 * figure("mlp.gate_us", BOOK).number, rel=1e-3)
-    expect(chart.locator("figcaption .you").filter(visible=True)).to_have_text(" you: 10 %")
+    assert width * span / 100 == pytest.approx(10, rel=1e-3)
+    expect(chart.locator("figcaption .you").filter(visible=True)).to_have_text(" you: 10 µs")
 
 
 def test_a_guess_beyond_the_axis_ends_at_its_edge(on_trial: Opened) -> None:
@@ -152,30 +166,37 @@ def test_the_switch_shows_every_answer_on_every_page_until_it_is_turned_off(on_t
     tab: Tab = on_trial()
     commit(tab.page, "How many", "9")
     tab.page.get_by_label(EVERY).check()
-    expect_lifted(tab.page, *VEILED, "trial-veiled-verdicts")
+    expect_lifted(tab.page, *VEILED)
     expect(question(tab.page, "In which order")).to_have_attribute("open", "")
     tab.go("trial/")
     expect(tab.page.get_by_label(EVERY)).to_be_checked()
-    expect_lifted(tab.page, *VEILED, "trial-veiled-verdicts")
+    expect_lifted(tab.page, *VEILED)
     tab.page.get_by_label(EVERY).uncheck()
-    expect_veiled(tab.page, *VEILED, "trial-veiled-verdicts")
+    expect_veiled(tab.page, *VEILED)
     expect(question(tab.page, "How many")).to_have_attribute("open", "")
 
 
 @pytest.mark.parametrize("fragment", ["claim-m10", "claim-m3", "claim-m10-nvidia-t100"])
-def test_a_link_to_something_veiled_or_folded_shows_it(on_trial: Opened, fragment: str) -> None:
-    tab: Tab = on_trial()
-    tab.go(f"trial/#{fragment}")
-    expect(tab.page.locator(f"#{fragment}")).to_be_visible()
-    expect(tab.page.locator(f"#{fragment}")).to_be_in_viewport()
-    expect_veiled(tab.page, *VEILED)
+def test_a_link_within_the_page_lifts_the_veil_of_its_target_alone(on_trial: Opened, fragment: str) -> None:
+    page = on_trial().page
+    page.evaluate("(to) => { location.hash = to; }", fragment)
+    expect(page.locator(f"#{fragment}")).to_be_visible()
+    expect(page.locator(f"#{fragment}")).to_be_in_viewport()
+    expect_veiled(page, "trial-veiled")
+
+
+def test_the_switch_is_in_every_veil_of_a_figure(on_trial: Opened) -> None:
+    page = on_trial().page
+    veiled(page, "trial-veiled").get_by_role("button", name=EVERY).press("Enter")
+    expect(page.get_by_label(EVERY)).to_be_checked()
+    expect(page.locator(".veiled")).to_have_count(0)
 
 
 def test_without_scripts_and_on_paper_nothing_is_veiled(on_trial: Opened) -> None:
-    expect_lifted(on_trial(scripts=False).page, *VEILED, "trial-veiled-verdicts")
+    expect_lifted(on_trial(scripts=False).page, *VEILED)
     page = on_trial().page
     page.emulate_media(media="print")
-    for name in VEILED:
+    for name in VEILED[:2]:
         expect(fence(page, name).locator("figcaption, caption").filter(visible=True).first).to_be_visible()
         expect(fence(page, name).locator(".veil")).to_be_hidden()
 
@@ -194,18 +215,18 @@ def test_nothing_is_seen_before_the_script_comes_and_all_if_it_never_does(on_tri
 def test_guesses_and_close_ones_are_counted_and_can_be_forgotten(on_trial: Opened) -> None:
     tab: Tab = on_trial()
     bars = tab.page.locator(".guess-bar > span")
-    expect(bars).to_have_text(["4 to guess on this page."] * 2)
+    expect(bars).to_have_text(["5 to guess on this page."] * 2)
     commit(tab.page, "How long", *f"{GATE_US * 1.1:.1f}")
     commit(tab.page, "How many", *"99")
-    expect(bars).to_have_text(["You guessed 2 of 4, 1 close."] * 2)
+    expect(bars).to_have_text(["You guessed 2 of 5, 1 close."] * 2)
     tab.go("next/")
     count = tab.page.locator(".md-nav--primary .guess-count")
-    expect(count).to_have_text(["2 of 4"])
+    expect(count).to_have_text(["2 of 5"])
     expect(tab.page.locator(".guess-bar")).to_have_count(0)
     tab.go("trial/")
-    expect(bars).to_have_text(["You guessed 2 of 4, 1 close."] * 2)
+    expect(bars).to_have_text(["You guessed 2 of 5, 1 close."] * 2)
     tab.page.get_by_role("button", name="Forget my guesses on this page").press("Enter")
-    expect(bars).to_have_text(["4 to guess on this page."] * 2)
+    expect(bars).to_have_text(["5 to guess on this page."] * 2)
     expect(count).to_have_count(0)
     expect_veiled(tab.page, *VEILED)
 

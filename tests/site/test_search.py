@@ -40,6 +40,12 @@ FIRST = {
     "launch overhead": "regimes",
     "torch.compile": "regimes_compiling",
     "bfloat16": "linear",
+    "generate slow": "decoder",
+    "kv cache": "decoder",
+    "tokens per second": "decoder",
+    "mfu": "decoder",
+    "paged attention": "decoder_growing",
+    "int4 slow": "decoder_faults",
 }
 """What people type -> the page that comes first."""
 ROWS = {

@@ -1,40 +1,23 @@
-// Curtains: what answers a guess is veiled until the reader commits one or asks to see it. After guess.js, which makes
-// the forms and keeps what was said. A page without this script veils nothing.
+// Curtains: the one figure that answers a guess is veiled until the reader commits a guess or asks to see the figure;
+// verdicts about it wait with it. All else stays in sight, and who comes by a link or from the search finds nothing
+// veiled. After guess.js, which makes the forms and keeps what was said. A page without this script veils nothing.
 (() => {
   const EVERY = "show every answer";
-  const root = document.documentElement;
+  const arrived = location.hash.length > 1 || new URLSearchParams(location.search).has("h");
 
   const button = (text, onclick) => make("button", { type: "button", onclick }, text);
 
-  // A folded question -> its answers, the fences that they veil, and the curtains over these.
+  // A folded question -> its answers, and the fences that they veil.
   const questions = new Map();
   for (const answer of document.querySelectorAll("details .guess")) {
     const details = answer.closest("details");
-    if (!questions.has(details)) questions.set(details, { answers: [], labs: new Set(), curtains: new Set() });
+    if (!questions.has(details)) questions.set(details, { answers: [], labs: new Set() });
     const { answers, labs } = questions.get(details);
     answers.push(answer);
     for (const fence of answer.dataset.veils?.split(" ") ?? []) {
       const lab = document.querySelector(`.lab[data-fence="${CSS.escape(fence)}"]`);
       if (lab) labs.add(lab);
     }
-  }
-
-  // Within the question's section one curtain covers everything from the first of its fences to the last, and the text
-  // right after, which explains them; elsewhere each fence has its own.
-  const isEnd = (element) => element.matches("h1, h2, h3, .guess-bar, details:has(.guess)");
-  for (const [details, { labs, curtains }] of questions) {
-    const below = [];
-    for (let at = details.nextElementSibling; at && !isEnd(at); at = at.nextElementSibling) below.push(at);
-    const first = below.findIndex((element) => labs.has(element));
-    if (first >= 0) {
-      const last = below.findLastIndex((element) => labs.has(element));
-      const next = below.findIndex((element, index) => index > last && element.matches(".lab, .highlight, details"));
-      const curtain = make("div", { className: "curtain" });
-      below[first].before(curtain);
-      curtain.append(...below.slice(first, next < 0 ? undefined : next));
-      curtains.add(curtain);
-    }
-    for (const lab of labs) if (!lab.closest(".curtain")) curtains.add(lab);
   }
 
   // What opens above an element does not push it away from under the reader's eyes.
@@ -44,27 +27,36 @@
     scrollBy({ top: element.getBoundingClientRect().top - before, behavior: "instant" });
   };
 
-  const lift = (curtain) => {
-    curtain.querySelector(":scope > .veil")?.remove();
-    for (const child of curtain.children) child.inert = false;
-    curtain.classList.remove("veiled");
+  const lift = (lab) => {
+    lab.querySelector(":scope > .veil")?.remove();
+    for (const child of lab.children) child.inert = false;
+    lab.classList.remove("veiled", "waits");
   };
-  const veil = (curtain, details) => {
-    if (curtain.classList.contains("veiled")) return;
-    const look = () => inPlace(curtain, () => {
+  const veil = (lab, details) => {
+    if (lab.classList.contains("veiled")) return;
+    const look = () => inPlace(lab, () => {
       details.open = true;
-      questions.get(details).curtains.forEach(lift);
-      curtain.tabIndex = -1;
-      curtain.focus({ preventScroll: true });
+      questions.get(details).labs.forEach(lift);
+      lab.tabIndex = -1;
+      lab.focus({ preventScroll: true });
     });
     const guess = () => {
       details.scrollIntoView({ block: "center" });
       details.nextElementSibling?.querySelector("input, select, button")?.focus({ preventScroll: true });
     };
-    for (const child of curtain.children) child.inert = true;
-    curtain.classList.add("veiled", "answer"); // an answer is laid out even out of sight: its veil keeps its room
-    const words = [make("span", {}, "The answer to a guess."), button("Guess first", guess), button("Just show me", look)];
-    curtain.append(make("div", { className: "veil" }, make("p", {}, ...words)));
+    const waits = Boolean(lab.querySelector(".verdicts"));
+    for (const child of lab.children) child.inert = true;
+    lab.classList.add("veiled", "answer"); // an answer is laid out even out of sight: its veil keeps its room
+    lab.classList.toggle("waits", waits);
+    const all = () => inPlace(lab, () => {
+      box.checked = true;
+      box.dispatchEvent(new Event("change"));
+    });
+    const words = waits
+      ? [make("span", {}, "The verdicts come with the answer.")]
+      : [make("span", {}, "This figure answers the question above."), button("Guess first", guess), button("Just show me", look)];
+    if (!waits && box) words.push(button("Show every answer, on all pages", all));
+    lab.append(make("div", { className: "veil" }, make("p", {}, ...words)));
   };
 
   // The panel of an answer's device, of all in a fence.
@@ -82,10 +74,23 @@
   };
   const nameOf = ({ dataset }) => dataset.short ?? dataset.said?.split("\n")[0];
 
-  // A guess in a figure, to scale: a line across the axis of its unit, or a bar in the slice of a timeline that it is
-  // about; where there is no axis, words in the caption.
+  // Among bars from the floor up, a guess is a bar of its own, to scale: a longer one widens the scale, up to four times.
+  const addBar = (list, amount, text) => {
+    const { top } = list.dataset, widest = Math.max(top, Math.min(amount, 4 * top));
+    list.style.setProperty("--top", widest);
+    const name = make("span", { className: "name" }, "your prediction");
+    const track = make("span", { className: "track" }, make("i"), make("span", { className: "amount" }, amount > widest ? `${text} →` : text));
+    const bar = make("li", { className: "you" }, name, track);
+    bar.style.setProperty("--amount", Math.min(amount, widest));
+    list.querySelector(".floor").after(bar);
+  };
+
+  // A guess in a figure, to scale: a bar, a line across the axis of its unit, or a bar in the slice of a timeline that it
+  // is about; where there is no axis, words in the caption.
   const mark = (panel, { mark: place }, { value, text }) => {
     const words = `you: ${text}`, amount = place?.times * value;
+    const bars = panel.querySelector(".floor-bars > ol");
+    if (bars && place?.unit === bars.dataset.unit) return addBar(bars, amount, text);
     const drawing = panel.querySelector("svg[data-axis]"), axis = JSON.parse(drawing?.dataset.axis ?? "null");
     if (axis && !place?.at && place?.unit === axis.unit) {
       const { width } = drawing.viewBox.baseVal;
@@ -107,11 +112,12 @@
 
   // After a guess, or its end: what it veils, and its mark there.
   const draw = (details) => {
-    const { answers, labs, curtains } = questions.get(details);
-    const isOpen = details.open || answers.some(({ said }) => said);
-    for (const curtain of curtains) isOpen ? lift(curtain) : veil(curtain, details);
+    const { answers, labs } = questions.get(details);
+    const isOpen = arrived || details.open || answers.some(({ said }) => said);
     for (const lab of labs) {
+      isOpen ? lift(lab) : veil(lab, details);
       lab.querySelectorAll(".you").forEach((drawn) => drawn.remove());
+      lab.querySelectorAll(".floor-bars > ol").forEach(({ style, dataset }) => style.setProperty("--top", dataset.top));
       const marked = new Set();
       for (const answer of answers.filter(({ said, dataset }) => said && dataset.veils)) {
         const panel = panelOf(lab, answer);
@@ -119,6 +125,16 @@
         marked.add(panel);
         mark(panel, JSON.parse(answer.dataset.guess), answer.said);
       }
+    }
+  };
+
+  // The switch for the whole book, which each veil has, too.
+  const bar = document.querySelector(".guess-bar");
+  const box = bar && make("input", { type: "checkbox", checked: stored(EVERY) === "yes" });
+  const every = (isOn) => {
+    for (const [details, { answers }] of questions) {
+      details.open = isOn || answers.some(({ said }) => said);
+      draw(details);
     }
   };
   for (const details of questions.keys()) {
@@ -129,20 +145,8 @@
   document.addEventListener("filled", ({ target }) => { // another device's panel
     for (const [details, { labs }] of questions) if (labs.has(target.closest(".lab"))) draw(details);
   });
-
   document.querySelectorAll("[data-veiled]").forEach((lab) => lab.removeAttribute("data-veiled"));
-
-  // The switch for the whole book.
-  const every = (isOn) => {
-    for (const [details, { answers }] of questions) {
-      details.open = isOn || answers.some(({ said }) => said);
-      draw(details);
-    }
-  };
-  const bar = document.querySelector(".guess-bar");
   if (bar) {
-    const box = make("input", { type: "checkbox" });
-    box.checked = stored(EVERY) === "yes";
     box.addEventListener("change", () => {
       inPlace(box, () => every(box.checked));
       stored(EVERY, box.checked ? "yes" : "no");
@@ -155,8 +159,11 @@
   const follow = () => {
     const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
     const veiled = target?.closest(".veiled");
-    for (const [details, { curtains }] of questions) if (curtains.has(veiled)) details.open = true;
-    if (veiled) lift(veiled);
+    for (const [details, { labs }] of questions) {
+      if (!labs.has(veiled)) continue;
+      details.open = true;
+      draw(details);
+    }
     const folds = [];
     for (let at = target?.closest("details:not([open])"); at; at = at.parentElement.closest("details:not([open])")) folds.push(at);
     for (const fold of folds) fold.open = true;

@@ -3,6 +3,30 @@
 (() => {
   const page = location.pathname.replace(/index\.html$/, "");
 
+  // The first step of a prediction: what the page has given the means to compute is checked while it is written, and a
+  // near miss gets its reason. Values within 3 % are the same.
+  const computing = ({ question, answer, text, why, hint, scale, label, near }, prediction) => {
+    const id = `${prediction}-compute`;
+    const input = make("input", { type: "number", id, min: 0, step: "any" });
+    const name = make("label", { id: `${id}-name`, htmlFor: id }, `1. ${question}`);
+    const unit = make("span", { id: `${id}-unit` }, label), said = make("output", { role: "status" }, hint);
+    input.setAttribute("aria-labelledby", `${name.id} ${unit.id}`);
+    const off = (value) => Math.abs(Math.log(input.value * scale / value));
+    const check = () => {
+      const [best, reason] = [[answer, ""], ...near].reduce((a, b) => (off(b[0]) < off(a[0]) ? b : a));
+      const isRight = input.value > 0 && off(best) < 0.03 && !reason;
+      const isUnit = [3, 6].some((digits) => Math.abs(off(answer) / Math.LN10 - digits) < 0.02);
+      said.className = isRight ? "right" : "";
+      if (!(input.value > 0)) said.textContent = hint;
+      else if (isRight) said.textContent = `✓ ${text}. ${why}`;
+      else if (off(best) < 0.03) said.textContent = `Near: ${reason}`;
+      else said.textContent = isUnit ? "The digits are right, the unit is not." : `Not yet. ${hint}`;
+    };
+    input.addEventListener("input", check);
+    input.addEventListener("keydown", (event) => event.key === "Enter" && event.preventDefault()); // commits nothing
+    return make("div", { className: "compute" }, name, make("span", {}, input, " ", unit), said);
+  };
+
   // Reads what was said, or keeps it, or with null forgets it.
   const kept = (key, said) => {
     if (said !== undefined) return stored(key, said && JSON.stringify(said));
@@ -15,12 +39,13 @@
 
   // What a form asks: its elements, and a function that reads the guess from them as a value and as text.
   const fields = {
-    number({ scale, exact, label, suffix }, id, question) {
+    number({ scale, exact, label, suffix, compute }, id, question) {
       const input = make("input", { type: "number", id, min: 0, step: exact ? 1 : "any", required: true });
       const name = make("label", { id: `${id}-name`, htmlFor: id }, "Your guess");
       const unit = make("span", { id: `${id}-unit` }, label);
       input.setAttribute("aria-labelledby", `${question} ${name.id} ${unit.id}`);
-      return [[name, input, unit], () => [input.value * scale, input.value + suffix]];
+      if (compute) name.textContent = "2. Your prediction";
+      return [[name, input, unit], () => [input.value * scale, input.value + suffix], compute && computing(compute, id)];
     },
 
     choice({ options }, id) {
@@ -100,7 +125,8 @@
     const boxes = [...new Set(answers.map(fenceOf))].map((fence) => {
       const of = answers.filter((answer) => fenceOf(answer) === fence);
       const guess = JSON.parse(of[0].dataset.guess);
-      const [elements, read] = fields[guess.kind](guess, `${fence}-guess`, summary.id);
+      const [elements, read, computed] = fields[guess.kind](guess, `${fence}-guess`, summary.id);
+      if (computed) form.append(computed);
       form.append(make("fieldset", {}, ...elements));
       form.lastChild.setAttribute("aria-labelledby", summary.id);
       return { fence, of, read, kind: guess.kind };
@@ -129,6 +155,7 @@
       boxes.forEach(({ fence }) => kept(`guess ${page}#${fence}`, null));
       answers.forEach((answer) => show(answer));
       form.reset();
+      form.querySelectorAll(".compute input").forEach((input) => input.dispatchEvent(new Event("input")));
       details.open = false;
       changed();
     };

@@ -9,11 +9,40 @@ from kinetoscope.trace.events import Step
 from kinetoscope.trace.queries import kernel_names, longest_kernel
 from snippets.attention.findings.speed import STEADY
 from snippets.attention.findings.variants import EIGHT
-from snippets.lab.finding import Device, Figure, Measure, at_least, at_most, claim, equals, format_value, matches
-from snippets.lab.finding.measure import derived, paired_ratio, share_of_ceiling, smallest
-from snippets.lab.page import Columns, devices_table, show as show, variants_table
+from snippets.lab.finding import (
+    Device,
+    Figure,
+    Measure,
+    at_least,
+    at_most,
+    claim,
+    equals,
+    format_value,
+    matches,
+)
+from snippets.lab.finding.measure import (
+    derived,
+    paired_ratio,
+    share_of_ceiling,
+    smallest,
+)
+from snippets.lab.page import (
+    Columns,
+    Computation,
+    devices_table,
+    floor_bars,
+    prediction as prediction,
+    show as show,
+    variants_table,
+)
 from snippets.lab.recording.ceilings import COPY
 
+READING = Computation(
+    "How long must reading keys and values take?",
+    "attention.decode_floor_us",
+    "{attention.decode_cudnn.bytes} at {attention.decode_copy_rate}.",
+    "Divide the bytes of keys and values by a copy's rate.",
+)
 DECODE = {heading: name.replace("/", "/decode_") for heading, name in EIGHT.items() if heading != "in place"}
 """Decoding has no mask, so it has no variant in place."""
 CUDNN = DECODE["cuDNN"]
@@ -87,6 +116,19 @@ def decode_cudnn_kernel(device: Device) -> Figure:
     return device[CUDNN].per_step(kernel_names)
 
 
+def floor_us(device: Device) -> Figure:
+    """The time of the bytes of keys and values at the rate of a large copy."""
+    run = device[CUDNN]
+    return Figure(1e6 * run.point.bytes / run.ceiling(COPY).rate, "us", origin=f"keys and values at the rate of {COPY}")
+
+
+def decode_bars(device: Device) -> Html:
+    """One query for each head, seven ways, from the floor up."""
+    rungs = {heading: device[experiment].time() for heading, experiment in DECODE.items()}
+    caption = "One query for each head, from the floor up"
+    return floor_bars(device, ("the floor: bytes / a copy's rate", floor_us(device)), rungs, caption)
+
+
 def decode_table(device: Device) -> Html:
     """One query for each head, seven ways: time, share of a copy's rate, and the longest kernel's blocks."""
     columns: Columns = {
@@ -109,6 +151,9 @@ def decode_devices(device: Device) -> Html:
 
 
 FIGURES: Mapping[str, Measure] = {
+    "decode_floor_us": floor_us,
+    "decode_copy_rate": lambda device: Figure(device[CUDNN].ceiling(COPY).rate, "bytes/s", origin=COPY),
+    "decode_naive_us": lambda device: device[DECODE["naive"]].time(),
     "decode_copy_share": lambda device: share_of_ceiling(device[CUDNN], COPY),
     "decode_blocks": lambda device: device[CUDNN].per_step(blocks),
     "decode_multiprocessors": lambda device: Figure(device[CUDNN].environment.multiprocessors, origin=device.name),

@@ -8,9 +8,23 @@ from snippets.fused_mlp.findings.forward import FORWARDS
 from snippets.fused_mlp.findings.probes import probe_timing, probed
 from snippets.fused_mlp.findings.shapes import WIDE
 from snippets.fused_mlp.findings.traffic import BF16_BYTES
-from snippets.lab.finding import Device, Figure, Measure, NotTimed, at_most, claim, format_value
+from snippets.lab.finding import (
+    Device,
+    Figure,
+    Measure,
+    NotTimed,
+    at_most,
+    claim,
+    format_value,
+)
 from snippets.lab.finding.measure import largest, ratio_of_pairs, unpaired_ratio
-from snippets.lab.page import figure_cell, show as show, timing_bars
+from snippets.lab.page import (
+    Computation,
+    figure_cell,
+    prediction as prediction,
+    show as show,
+    timing_bars,
+)
 from snippets.lab.recording.ceilings import COPY
 from snippets.lab.recording.schema import Timing
 
@@ -59,6 +73,14 @@ def floor_us(device: Device) -> Figure:
     """The time of the weights' bytes at the rate of the large copy in the turns of the series' forwards."""
     rate = device[FORWARDS["ours"]].ceiling(COPY).rate
     return Figure(1e6 * WEIGHTS_BYTES / rate, "us", origin=f"the weights' bytes at the rate of {COPY}")
+
+
+READING = Computation(
+    "How long must reading the weights take?",
+    "fused_mlp.few_floor_us",
+    "{fused_mlp.few_weights_bytes} at {fused_mlp.few_copy_rate}, for however many tokens.",
+    "Divide the bytes of the three weights by a copy's rate.",
+)
 
 
 @claim("F103", at_most(0.97), scope="timing")
@@ -128,6 +150,8 @@ def _steady_table(device: Device) -> Html:
 FIGURES: Mapping[str, Measure] = {
     "few_weights_bytes": lambda device: Figure(WEIGHTS_BYTES, "bytes", origin="the shapes: three weights in bf16"),
     "few_floor_us": floor_us,
+    "few_copy_rate": lambda device: Figure(device[FORWARDS["ours"]].ceiling(COPY).rate, "bytes/s", origin=COPY),
+    "sixteen_us": lambda device: Figure.from_timing(few(device, "16", "fused")),
     "one_token_over_floor": lambda device: one_token_over_floor(device, "fused"),
     "max_autotune_over_floor": lambda device: one_token_over_floor(device, "max_autotune"),
     "one_token_energy": lambda device: energy_over_compiled(device, "1"),

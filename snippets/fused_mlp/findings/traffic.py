@@ -12,7 +12,7 @@ from snippets.fused_mlp.findings.probes import probed
 from snippets.lab.finding import Device, Figure, Measure, TraceError, at_least, at_most, claim, equals, matches
 from snippets.lab.finding.measure import derived, listed, share_of_ceiling, unpaired_ratio
 from snippets.lab.finding.quantities import quantity
-from snippets.lab.page import bytes_moved, figure_cell, show as show
+from snippets.lab.page import Computation, bytes_moved, figure_cell, prediction as prediction, show as show
 from snippets.lab.recording.ceilings import COPY, LARGE_MATMUL
 from snippets.mlp.findings.steps import fused_work
 
@@ -75,6 +75,18 @@ def fused_bytes(device: Device) -> Figure:
 def least_bytes(device: Device) -> Figure:
     """Input, weights and result once each."""
     return quantity(device["fused_mlp/eager"], "bytes")
+
+
+LEAST = Computation(
+    "How many bytes must any forward move?",
+    "fused_mlp.least_bytes",
+    "Input and result of 8192 x 768 numbers, and three weights of 768 x 3072, two bytes each.",
+    "Count the input, the result and the three weights once each, two bytes a number.",
+    {
+        "fused_mlp.least_without_weights": "that leaves out the weights.",
+        "fused_mlp.eager_bytes": "that is what eager moves, each tensor as often as a kernel touches it.",
+    },
+)
 
 
 def saved_percent(device: Device, fewer: Figure) -> Figure:
@@ -245,6 +257,7 @@ def generated_kernel(device: Device) -> Html:
 
 FIGURES: Mapping[str, Measure] = {
     "eager_bytes": forward_bytes,
+    "least_without_weights": lambda device: Figure(2 * 2 * 8192 * 768, "bytes", origin="the shapes"),
     "best_arithmetic_us": best_arithmetic_us,
     "over_best_arithmetic": over_best_arithmetic,
     "result_in_registers": result_in_registers,

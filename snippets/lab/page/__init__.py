@@ -10,6 +10,8 @@ race.py         a race of variants: interleaved, steady and from Python side by 
 rates.py        FLOP/s and bytes/s in a cell, as percentages of the ceilings
 diff.py         the differences between two steps
 guesses.py      questions with a measured answer
+predictions.py  guesses after a computed value
+mends.py        a mend as a diff of two measured functions
 disturbed.py    what was disturbed while it was timed: a line below pieces, a banner, a mark on figures
 sample.py       the banner above made-up numbers in a preview
 install.py      shell lines that install kinetoscope from the site's wheel
@@ -35,6 +37,7 @@ from snippets.lab.charts.bar_charts import (
 )
 from snippets.lab.charts.curve_charts import regimes as regimes, roofline as roofline, roofline_of as roofline_of
 from snippets.lab.charts.curves import RooflinePoint as RooflinePoint
+from snippets.lab.charts.floor_charts import floor_bars as floor_bars
 from snippets.lab.charts.numbers import figure_cell as figure_cell
 from snippets.lab.page.across import devices_table as devices_table
 from snippets.lab.page.diff import diff_table as diff_table
@@ -51,7 +54,9 @@ from snippets.lab.page.ledger import (
     ledger_list as ledger_list,
     status_counts as status_counts,
 )
+from snippets.lab.page.mends import mend_diff as mend_diff
 from snippets.lab.page.nav import chapter_list as chapter_list
+from snippets.lab.page.predictions import Computation as Computation, prediction as prediction
 from snippets.lab.page.race import race_bars as race_bars, race_table as race_table
 from snippets.lab.page.signatures import finding_functions as finding_functions, page_functions as page_functions
 from snippets.lab.page.tables import (

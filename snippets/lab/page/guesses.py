@@ -9,8 +9,8 @@ A box is in a folded block; the summary is the question:
         Five kernels, because ...
 
 This module writes the measured answer, which readers without JavaScript see alone. `guess.js` builds a form from
-`data-guess`, puts it in front of the fold, and shows how far the guess was off. `curtain.js` veils the fences of the
-page that `veils` names, until the reader commits a guess or asks to see them:
+`data-guess`, puts it in front of the fold, and shows how far the guess was off. `curtain.js` veils the one figure of
+the page that `veils` names until the reader commits a guess or asks to see it. Verdicts in `veils` wait with it:
 
     show("mlp-guess-gelu", guess_number, "mlp.gelu_of_gate", "%", veils=("mlp-forward", "mlp-kernels-verdicts"))
 """
@@ -54,16 +54,22 @@ def guess_number(
         device: whose measurement is the answer.
         figure_name: the figure to guess.
         noun: of what, as in `kernels`.
-        veils: the fences that answer it.
+        veils: the one figure that answers it, and verdicts about that figure.
         of: the figure that the guess is a share (`%`) or a multiple (`x`) of, such as the other kernel's time.
         at: the short name of a slice, `GELU`: the guess is how long that takes, drawn into veiled timelines.
 
     Raises `ValueError` for a figure that is not a number at or above zero, or that has its own display.
     """
+    guess, measured = number_guess(device, figure_name, noun, of, at)
+    return guess_box(device, guess, measured, veils)
+
+
+def number_guess(device: Device, figure_name: str, noun: str, of: str, at: str) -> tuple[dict[str, Any], Html]:
+    """The data of a form that asks for a number, and the measured number."""
     answer = figure(figure_name, device)
     if isinstance(answer.value, str | bool) or answer.display or answer.value < 0:
         raise ValueError(f"{figure_name} is {answer.text!r}, not a number to guess; ask for it by guess_choice")
-    scale, unit = _written_in(answer)
+    scale, unit = printed_unit(answer)
     guess: dict[str, Any] = {
         "kind": "number",
         "answer": answer.value,
@@ -77,7 +83,7 @@ def guess_number(
         raise ValueError(f"a guess of {figure_name} is no time to draw at {at}; give `of`")
     guess |= {"mark": mark | {"at": at}} if at else {"mark": mark} if mark else {}
     spread = f" ({escape(answer.spread_text)})" if answer.spread_text else ""
-    return _box(device, guess, Html(f"{_strong(answer)}{spread}"), veils)
+    return guess, Html(f"{strong(answer)}{spread}")
 
 
 def _mark(device: Device, unit: str, of: str) -> dict[str, Any]:
@@ -98,7 +104,7 @@ def guess_choice(device: Device, figure_or_claim: str, *options: str, veils: Seq
         device: whose measurement is the answer.
         figure_or_claim: a figure, or `claim:M2` with the options `holds` and `differs`.
         options: each a printed value of the figure, or `value=label`; for a claim `holds=...`, `differs=...`.
-        veils: the fences that answer it.
+        veils: the one figure that answers it, and verdicts about that figure.
 
     Raises `ValueError` for fewer than two options, or if the measured value is not an option; `NotTimed` for an
     inconclusive claim, unless that is an option.
@@ -119,9 +125,9 @@ def guess_choice(device: Device, figure_or_claim: str, *options: str, veils: Seq
         raise ValueError(f"{figure_or_claim} is {answers[0]!r} on {device.name}, which is none of {listed}")
     named = labels[answer] != answer
     parts = [f"<strong>{escape(labels[answer])}</strong>"] if named else []
-    parts += [_strong(measured)] if not (named and isinstance(measured.value, bool) and not measured.display) else []
+    parts += [strong(measured)] if not (named and isinstance(measured.value, bool) and not measured.display) else []
     guess = {"kind": "choice", "answer": answer, "options": list(labels.items())}
-    return _box(device, guess, Html(": ".join(parts)), veils)
+    return guess_box(device, guess, Html(": ".join(parts)), veils)
 
 
 def guess_order(device: Device, figure_name: str, *, veils: Sequence[str] = ()) -> Html:
@@ -135,10 +141,10 @@ def guess_order(device: Device, figure_name: str, *, veils: Sequence[str] = ()) 
     offered = sorted(set(items), key=lambda item: sha256(f"{figure_name} {item}".encode()).digest())
     if len(offered) < 2:
         raise ValueError(f"{figure_name} is {answer.value!r} on {device.name}, which has no order to guess")
-    return _box(device, {"kind": "order", "answer": items, "options": offered}, _strong(answer), veils)
+    return guess_box(device, {"kind": "order", "answer": items, "options": offered}, strong(answer), veils)
 
 
-def _written_in(figure: Figure) -> tuple[float, str]:
+def printed_unit(figure: Figure) -> tuple[float, str]:
     """The printed unit of a figure and its factor over the figure's unit: 1455 us -> (1000.0, "ms")."""
     if not figure.unit:
         return 1.0, ""
@@ -165,13 +171,16 @@ def _option(option: str) -> tuple[str, str]:
     return value, label or value
 
 
-def _strong(figure: Figure) -> Html:
+def strong(figure: Figure) -> Html:
+    """A figure in bold, with a doubt where the steps disagree."""
     doubt = "" if figure.conclusive else ", but the steps disagree"
     return Html(f"<strong>{with_kernel_names(figure.text)}</strong>{doubt}")
 
 
-def _box(device: Device, guess: Mapping[str, Any], measured: Html, veils: Sequence[str]) -> Html:
-    """The measured answer with empty elements for the reader's guess and its error.
+def guess_box(
+    device: Device, guess: Mapping[str, Any], measured: Html, veils: Sequence[str], *, before: str = "", after: str = ""
+) -> Html:
+    """The measured answer with empty elements for the reader's guess and its error, between `before` and `after`.
 
     Raises `ValueError` for `veils` that is one string instead of a tuple of fences' ids.
     """
@@ -181,6 +190,7 @@ def _box(device: Device, guess: Mapping[str, Any], measured: Html, veils: Sequen
     veiled = f' data-veils="{escape(" ".join(veils))}"' if veils else ""
     return Html(
         f'<div class="guess" data-device="{escape(device.name)}"{veiled} data-guess="{data}"><p><span '
-        f'class="guess-said"></span>Measured: {measured} on the {escape(device.short_name)}.<span class="guess-off">'
+        f'class="guess-said"></span>{before}Measured: {measured} on the {escape(device.short_name)}{after}.'
+        '<span class="guess-off">'
         "</span></p></div>"
     )

@@ -1,6 +1,6 @@
 """The shape of a chapter's page, as problems with a page and a line.
 
-guess_number_problems   two to four guesses, not counting those of exercises
+guess_number_problems   at most three guesses, not counting those of exercises
 veiled_problems         the answer to a guess is veiled
 spoiler_problems        the answer is neither above a guess, nor between it and the fences that it veils
 ending_problems         every section ends with what readers should look for in their own traces
@@ -16,7 +16,7 @@ from pathlib import Path
 from snippets.lab.page.nav import chapters_in_nav
 from snippets.lab.tools.page_text import Fence, called_name, executed_fences, fences, questions
 
-MIN_GUESSES, MAX_GUESSES = 2, 4
+MAX_GUESSES = 3
 EXERCISES = "Exercises"
 WITHOUT_ENDING = (
     "On your machine",
@@ -79,10 +79,10 @@ def guesses(page: str, text: str) -> list[Fence]:
 
 
 def guess_number_problems(page: str, text: str) -> list[str]:
-    """Too few or too many guesses."""
+    """Too many guesses."""
     number = len(guesses(page, text))
-    wanted = f"{MIN_GUESSES} to {MAX_GUESSES}"
-    return [] if MIN_GUESSES <= number <= MAX_GUESSES else [f"docs/{page}: {number} guesses; a chapter has {wanted}"]
+    too_many = f"docs/{page}: {number} guesses; a page has at most {MAX_GUESSES}, those that it lets readers compute"
+    return [too_many] if number > MAX_GUESSES else []
 
 
 def veiled_problems(page: str, text: str) -> list[str]:

@@ -6,7 +6,8 @@ width_problems    shown code fits its frame
 stray_problems    numbers with a unit typed into prose
 guess_problems    a guess is in a folded question, with the reason below it
 shape_problems    the shape of a chapter's page, in chapter_rules.py
-veil_problems     a fence that a guess veils is on the same page, below the guess, and veiled once
+quiz_problems     only pages of chapters ask for guesses
+veil_problems     a guess veils one figure of its page, below it and veiled once; verdicts may wait with the figure
 claim_problems    every claim has its verdict on a page of its chapter
 figure_problems   every `#!fig` and `#!src` has a known name, recorded or not
 """
@@ -68,6 +69,12 @@ def text_problems(project: Path) -> list[str]:
         *(problem for page, text in page_texts.items() for problem in stray_problems(page, text)),
         *(problem for page, text in page_texts.items() for problem in guess_problems(page, text)),
         *(problem for page, text in page_texts.items() for problem in veil_problems(page, text)),
+        *(
+            problem
+            for page, text in page_texts.items()
+            if page not in chapters
+            for problem in quiz_problems(page, text)
+        ),
         *(problem for page, text in chapters.items() for problem in shape_problems(page, text)),
     ]
 
@@ -228,9 +235,15 @@ def guess_problems(page: str, text: str) -> list[str]:
     return problems
 
 
+def quiz_problems(page: str, text: str) -> list[str]:
+    """Guesses on a page that is no chapter's: who looks something up is not asked first."""
+    asked = (fence for fence in executed_fences(page, text) if fence.asks)
+    return [f"{fence.place}: asks for a guess, but this is no page of a chapter; say it in prose" for fence in asked]
+
+
 def veil_problems(page: str, text: str) -> list[str]:
     """Veils of a fence that is not on this page, of a fence above the guess, of a guess, or of a fence that is already
-    veiled."""
+    veiled; veils of more than one figure."""
     problems, veiled_at, all_fences = list[str](), dict[str, str](), executed_fences(page, text)
     places = {name: fence for fence in all_fences for name in fence.ids}
     for fence in all_fences:
@@ -245,6 +258,11 @@ def veil_problems(page: str, text: str) -> list[str]:
             elif name in veiled_at:
                 problems.append(f'{fence.place}: veils "{name}", which {veiled_at[name]} veils already')
             veiled_at.setdefault(name, fence.place)
+        figures = [name for name in fence.veils if name in places and not places[name].has_verdicts]
+        if len(figures) > 1:
+            problems.append(
+                f"{fence.place}: veils {len(figures)} figures ({', '.join(figures)}); one answers the guess"
+            )
     return problems
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 FENCE_START = re.compile(r"^(?P<prefix>[> \t]*)(?P<mark>`{3,}|~{3,})(?P<header>[^`]*)$")
 EXEC_WORD = re.compile(r"\bexec\b")
 QUESTION = re.compile(r'^(?P<indent> *)\?\?\?\+? question\b.*"')
-GUESS = re.compile(r"guess_\w+|.+-guess-.+")
+GUESS = re.compile(r"guess_\w+|prediction|.+-guess-.+")
 """The name of a page piece that asks for a guess, or the id of a fence with such a piece."""
 
 
@@ -52,6 +52,12 @@ class Fence:
         """The ids in `veils=(...)`: the fences that answer this guess."""
         values = (keyword.value for call in self.calls for keyword in call.keywords if keyword.arg == "veils")
         return _strings(part for value in values for part in ast.walk(value))
+
+    @property
+    def has_verdicts(self) -> bool:
+        """Whether it shows verdicts."""
+        shows = (call.args[1:2] for call in self.calls if called_name(call) == "show")
+        return any(isinstance(piece, ast.Name) and piece.id == "verdicts" for args in shows for piece in args)
 
     @property
     def asks(self) -> bool:

@@ -8,8 +8,10 @@ from kinetoscope.trace.queries import find_op
 from snippets.lab.finding import Device, Figure, Run, at_least, at_most, between, claim, equals, matches
 from snippets.lab.finding.measure import derived, paired_ratio, ratio_of_kinds
 from snippets.lab.page import (
+    Computation,
     figure_cell,
     kernel_name_html,
+    prediction as prediction,
     race_bars,
     regimes,
     roofline,
@@ -145,7 +147,19 @@ def idle_share(run: Run) -> Figure:
     return Figure(share, "%", origin=f"{run.origin}, 1 - interleaved / from_python")
 
 
+READING_ROWS = Computation(
+    "How many times as many bytes does the layer move with 64 rows as with one?",
+    "linear.bytes_of_rows",
+    "The weight of 1024 x 4096 numbers is read once either way.",
+    "Count the weight once, and a row of 1024 numbers in and 4096 out for each row.",
+    {64.0: "that is how many times the arithmetic. The weight is read once."},
+)
 FIGURES = {
+    "bytes_of_rows": lambda device: Figure(
+        device["linear/sweep_eager[batch=64]"].point.bytes / device["linear/sweep_eager[batch=1]"].point.bytes,
+        "x",
+        origin="the shapes",
+    ),
     "compiled_gpu": lambda device: compiled_to_eager(device, "1024x32→64", "interleaved"),
     "matrix_bias_bytes": lambda device: device["matmul_add/matrix_bias_64"].per_step(
         lambda step: step.memcpys[0].moved_bytes or 0, "bytes"

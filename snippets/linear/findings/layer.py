@@ -1,7 +1,7 @@
 """The parts of one layer's forward: operators, kernels, strides and the names of kernels."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -10,9 +10,25 @@ from kinetoscope.html import Cell, Html, code, table
 from kinetoscope.trace.events import CpuOp, GpuActivity, Step
 from kinetoscope.trace.queries import find_op, gpu_names
 from snippets.lab.cache import cached, code_key
-from snippets.lab.finding import Device, Figure, Run, Source, TraceError, claim, derived, equals, format_value, matches
+from snippets.lab.finding import (
+    Device,
+    Figure,
+    Run,
+    Source,
+    TraceError,
+    claim,
+    derived,
+    equals,
+    format_value,
+    matches,
+)
 from snippets.lab.finding.band import Band
-from snippets.lab.page import diff_table, dispatch_tree, guess_choice, show as show, timeline
+from snippets.lab.page import (
+    diff_table,
+    dispatch_tree,
+    show as show,
+    timeline,
+)
 
 A100_KERNEL = "cutlass_80_wmma_tensorop_bf16_s161616gemm_bf16_32x32_32x1_tn_align8"
 OPERATORS = "aten::linear(aten::t(aten::transpose(aten::as_strided)), aten::addmm)"
@@ -257,12 +273,6 @@ def values_table(values: Mapping[str, object]) -> Html:
 
     rows: list[list[Cell]] = [[code(name), text(value)] for name, value in values.items()]
     return table("Run on the CPU while this page was built", ["", "what PyTorch says"], rows, text_columns=2)
-
-
-def guess_new_strides(device: Device, *, veils: Sequence[str] = ()) -> Html:
-    """The effect of other strides on a compiled layer."""
-    options = ("an error=An error", "a wrong result=A wrong result", "neither=Neither")
-    return guess_choice(device, "linear.new_strides", *options, veils=veils)
 
 
 def new_strides_table(device: Device) -> Html:

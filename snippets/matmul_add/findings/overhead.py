@@ -7,13 +7,31 @@ from functools import partial
 
 from kinetoscope.html import Cell, Html, table
 from kinetoscope.trace.averages import key_averages
-from kinetoscope.trace.events import CpuOp, CudaCall, GpuActivity, Span, Step, Trace
+from kinetoscope.trace.events import (
+    CpuOp,
+    CudaCall,
+    GpuActivity,
+    Span,
+    Step,
+    Trace,
+)
 from kinetoscope.trace.queries import kernel_time_us
 from snippets.lab.finding import Device, Figure, Run, TraceError, format_value
 from snippets.lab.finding.band import at_least, at_most, between, equals
 from snippets.lab.finding.claim import Source, claim
-from snippets.lab.finding.measure import derived, ratio_of_kinds, share_of_ceiling
-from snippets.lab.page import regimes, roofline, show as show, timeline
+from snippets.lab.finding.measure import (
+    derived,
+    ratio_of_kinds,
+    share_of_ceiling,
+)
+from snippets.lab.page import (
+    Computation,
+    prediction as prediction,
+    regimes,
+    roofline,
+    show as show,
+    timeline,
+)
 from snippets.lab.recording.ceilings import LARGE_MATMUL, matmul_name
 
 LABEL = "matmul_add"
@@ -157,6 +175,15 @@ def product_share_4096(device: Device) -> Figure:
     return share_of_ceiling(device["matmul_add/eager_4096"], PRODUCT_4096)
 
 
+GROWTH = Computation(
+    "How many times the arithmetic does size 512 have?",
+    "matmul_add.work_512",
+    "Eight times the rows, the columns and the sums.",
+    "A product of n x n matrices multiplies and adds n x n x n times.",
+    {8.0: "that is one side. A product has three.", 64.0: "that counts the elements of the result, not their sums."},
+)
+
+
 @claim("O-M4", at_most(2), scope="timing")
 def growth(device: Device) -> Figure:
     """From size 64 to 512 the work of an eager step grows 512-fold, and its GPU time less than doubles."""
@@ -186,6 +213,7 @@ def wait_share_4096(device: Device) -> Figure:
 FIGURES = {
     "gpu_share_64": lambda device: replace(idle_at_64(device), display=""),
     "gpu_share_4096": lambda device: replace(totals_meet(device), display=""),
+    "work_512": lambda device: Figure((512 / 64) ** 3, "x", origin="the sizes"),
     "growth_512": lambda device: replace(growth(device), display=""),
     "large_product_share_4096": lambda device: share_of_ceiling(device["matmul_add/eager_4096"], LARGE_MATMUL),
     "crossing_eager": lambda device: crossing(device["matmul_add/sweep_eager"]),

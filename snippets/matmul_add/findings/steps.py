@@ -9,10 +9,21 @@ from kinetoscope.timeline.draw import TracedStep, draw_steps
 from kinetoscope.trace.events import CudaCall, Span, Step, Trace
 from kinetoscope.trace.queries import find_op, require_steps
 from snippets.lab.charts.numbers import chart_id
-from snippets.lab.finding import Device, Figure, Run, Source, TraceError, at_least, at_most, claim, equals, format_value
+from snippets.lab.finding import (
+    Device,
+    Figure,
+    Run,
+    Source,
+    TraceError,
+    at_least,
+    at_most,
+    claim,
+    equals,
+    format_value,
+)
 from snippets.lab.finding.measure import ratio_of_pairs, smallest
 from snippets.lab.finding.part import timing_of_samples
-from snippets.lab.page import figure_cell, guess_choice, show as show
+from snippets.lab.page import figure_cell, show as show
 from snippets.lab.recording.schema import Timing
 from snippets.matmul_add.findings.overhead import LABEL, LARGE, SMALL, of_traces
 
@@ -215,12 +226,6 @@ FIGURES = {
     "first_profile_gap": lambda device: Figure(without_gpu(device)[0][2].samples_us[0], "us"),
     "lead_4096": lambda device: Figure(offset_us(device["matmul_add/eager_4096_cold"].whole.steps[0]), "us"),
 }
-
-
-def guess_warmup(device: Device, *, veils: Sequence[str] = ()) -> Html:
-    """Whether a warm-up before the profiler makes all kept steps alike."""
-    yes, no = "Yes, all kept steps then take about as long", "No, the first kept step stays the longest"
-    return guess_choice(device, "claim:P7", f"holds={yes}", f"differs={no}", veils=veils)
 
 
 def gaps_without_gpu(device: Device) -> Html:

@@ -10,12 +10,35 @@ from kinetoscope.html import Cell, Html, table
 from kinetoscope.trace.averages import key_averages
 from kinetoscope.trace.events import Step
 from kinetoscope.trace.queries import op_name
-from snippets.lab.finding import Device, Figure, Measure, NotTimed, Run, between, claim, equals, format_value, matches
+from snippets.lab.finding import (
+    Device,
+    Figure,
+    Measure,
+    NotTimed,
+    Run,
+    between,
+    claim,
+    equals,
+    format_value,
+    matches,
+)
 from snippets.lab.finding.band import at_least, at_most
 from snippets.lab.finding.measure import largest, ratio_of_pairs
-from snippets.lab.page import figure_cell, show as show
+from snippets.lab.page import (
+    Computation,
+    figure_cell,
+    prediction as prediction,
+    show as show,
+)
 from snippets.lab.recording.schema import Timing
-from snippets.mlp.findings.steps import gemms, kernel_ops, matmul_shapes, part_2, pointwise, pointwise_bytes
+from snippets.mlp.findings.steps import (
+    gemms,
+    kernel_ops,
+    matmul_shapes,
+    part_2,
+    pointwise,
+    pointwise_bytes,
+)
 
 METADATA_OPS = {"aten::t", "aten::transpose", "aten::as_strided", "aten::reshape", "aten::view", "aten::_unsafe_view"}
 A100_GEMMS = r"(ampere_bf16_s16816gemm_bf16_128x128[^,]*), \1, ampere_bf16_s16816gemm_bf16_128x256[^,]*"
@@ -46,6 +69,22 @@ def copy_share(run: Run) -> Figure:
     """The rate at which the first pointwise kernel moves its bytes, in percent of a plain copy's."""
     copy = run.ceiling("copy").rate
     return run.per_step(lambda step: 100 * pointwise_bytes(step)[0] / pointwise(step)[0].duration_us * 1e6 / copy, "%")
+
+
+def gelu_floor(device: Device) -> Figure:
+    """The time of GELU's bytes at the rate of a large copy."""
+    run = device["mlp/eager"]
+    copy = run.ceiling("copy").rate
+    return run.per_step(lambda step: 1e6 * pointwise_bytes(step)[0] / copy, "us")
+
+
+READING_AND_WRITING = Computation(
+    "How long must GELU read and write?",
+    "mlp.gelu_floor_us",
+    "{mlp.gelu_bytes} at {mlp.copy_rate}.",
+    "Count the bytes of gate's result, read once and written once, and divide by a copy's rate.",
+    {"mlp.gelu_half_floor_us": "that counts one tensor. GELU reads one and writes another."},
+)
 
 
 @claim("M1", equals("mm, mm, gelu, mul, mm"), source=part_2("5 kernels: GEMM, GEMM, GELU, mul, GEMM"))
@@ -240,6 +279,10 @@ FIGURES: Mapping[str, Measure] = {
     "gate_compiled_us": lambda device: device["mlp/compiled"].per_step(lambda step: gemms(step)[0].duration_us, "us"),
     "up_after_small": lambda device: back_to_back(device, "small result"),
     "up_after_fill": lambda device: back_to_back(device, "fill"),
+    "gelu_floor_us": gelu_floor,
+    "gelu_half_floor_us": lambda device: replace(gelu_floor(device), value=gelu_floor(device).number / 2),
+    "gelu_bytes": lambda device: device["mlp/eager"].per_step(lambda step: pointwise_bytes(step)[0], "bytes"),
+    "copy_rate": lambda device: Figure(device["mlp/eager"].ceiling("copy").rate, "bytes/s", origin="a large copy"),
     "gelu_of_gate": lambda device: device["mlp/eager"].per_step(
         lambda step: 100 * pointwise(step)[0].duration_us / gemms(step)[0].duration_us, "%"
     ),

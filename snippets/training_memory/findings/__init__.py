@@ -12,7 +12,8 @@ from snippets.training_memory.findings import (
     memory,
     optimizers,
     precision,
+    predicted,
     steps,
 )
 
-PARTS = (steps, optimizers, casts, precision, learning, memory, keeping, allocator, instruments)
+PARTS = (steps, optimizers, casts, precision, learning, memory, keeping, predicted, allocator, instruments)

@@ -11,9 +11,22 @@ from kinetoscope.html import Cell, Html, code, table
 from kinetoscope.trace.events import GpuActivity, Step
 from kinetoscope.trace.units import format_value
 from snippets.lab.charts.numbers import figure_cell
-from snippets.lab.finding import Device, Figure, Measure, at_least, at_most, between, claim, equals, timing_of_samples
+from snippets.lab.finding import (
+    Device,
+    Figure,
+    Measure,
+    at_least,
+    at_most,
+    between,
+    claim,
+    equals,
+    timing_of_samples,
+)
 from snippets.lab.finding.measure import percent, ratio_of_pairs, unpaired_ratio
-from snippets.lab.page import show as show
+from snippets.lab.page import (
+    prediction as prediction,
+    show as show,
+)
 from snippets.training_memory.findings.held import (
     EAGER,
     NAMES,
@@ -29,7 +42,12 @@ from snippets.training_memory.findings.held import (
     variant,
 )
 from snippets.training_memory.findings.kinds import kind_of
-from snippets.training_memory.findings.steps import in_phase, is_matmul, run_of, share_of_gpu_time
+from snippets.training_memory.findings.steps import (
+    in_phase,
+    is_matmul,
+    run_of,
+    share_of_gpu_time,
+)
 
 RECOMPUTE = "training_memory/recompute"
 SMALL, LARGE = "64", "128"

@@ -12,7 +12,8 @@ from kinetoscope.trace.kernel_names import decode_kernel_name
 from kinetoscope.trace.queries import annotation_us, busy_us
 from snippets.lab.charts.bar_charts import stacked_bars
 from snippets.lab.finding import Device, Figure, Measure, TraceError, at_least, at_most, between, claim, format_value
-from snippets.lab.page import kernel_name_html, show as show
+from snippets.lab.page import Computation, kernel_name_html, prediction as prediction, show as show
+from snippets.lab.recording.ceilings import LARGE_MATMUL
 from snippets.training_step.findings.loops import busy_share
 from snippets.training_step.findings.pictures import PHASES, phase_of, phase_spans, phases_timeline as phases_timeline
 
@@ -62,6 +63,34 @@ def _share(device: Device, name: str) -> Figure:
         return 100 * times.get(name, 0.0) / math.fsum(times.values())
 
     return device[HEALTHY].per_step(share, "%")
+
+
+def product_weights(device: Device) -> Figure:
+    """The weights of the model's Linears, from the sizes of the recorded experiment."""
+    size = device[HEALTHY].point.parameters
+    dim, layers = int(size["dim"]), int(size["layers"])
+    return Figure(layers * 12 * dim * dim + dim * int(size["vocab"]), origin="the sizes of the model")
+
+
+def product_rate(device: Device) -> Figure:
+    """The rate of a large product on this GPU, measured with the chapter mlp."""
+    return Figure(device["mlp/eager"].ceiling(LARGE_MATMUL).rate, "flop/s", origin=f"mlp/eager, {LARGE_MATMUL}")
+
+
+def products_floor(device: Device) -> Figure:
+    """The time of six FLOPs for each weight and token, at the rate of a large product."""
+    size = device[HEALTHY].point.parameters
+    flops = 6 * product_weights(device).number * int(size["batch"]) * int(size["seq"])
+    return Figure(1e6 * flops / product_rate(device).number, "us", origin="6 FLOPs x weights x tokens")
+
+
+PRODUCTS = Computation(
+    "How long must the products take?",
+    "training_step.products_floor_us",
+    "Six FLOPs for each weight and token, at {training_step.product_rate}.",
+    "Multiply weights by tokens by six, and divide by the rate.",
+    {"training_step.products_forward_us": "that is forward alone. Backward has two products for each of forward's."},
+)
 
 
 @claim("TS50", at_least(2), scope="timing")
@@ -188,6 +217,10 @@ def memory(device: Device) -> Html:
 
 
 FIGURES: Mapping[str, Measure] = {
+    "product_weights": product_weights,
+    "product_rate": product_rate,
+    "products_floor_us": products_floor,
+    "products_forward_us": lambda device: Figure(products_floor(device).number / 3, "us", origin="2 FLOPs"),
     "products_share": lambda device: _share(device, "matrix products"),
     "backward_gpu": lambda device: device[HEALTHY].per_step(lambda step: busy_us(by_phase(step)["backward"]), "us"),
     "iteration": lambda device: device[HEALTHY].time("iteration"),

@@ -10,10 +10,9 @@ from kinetoscope.trace.queries import step_us
 from snippets.lab.charts.numbers import figure_cell
 from snippets.lab.experiment import find
 from snippets.lab.finding import Device, format_value
-from snippets.lab.page import show as show, timing_bars
+from snippets.lab.page import mend_diff, show as show, timing_bars
 from snippets.training_step.findings.hints import ceiling_share
 from snippets.training_step.findings.loops import FAULTS, TIMED, ceiling, lost
-from snippets.training_step.findings.mend import mend as mend
 from snippets.training_step.findings.pictures import PHASES, phases_timeline
 from snippets.training_step.findings.rows import rows
 
@@ -53,6 +52,11 @@ def opening(device: Device) -> Html:
     return timing_bars(
         device, groups, "An iteration with one of four faults, before and after its mend", axis="time of an iteration"
     )
+
+
+def mend(device: Device, before: str, after: str) -> Html:
+    """A mend as a diff of two of the chapter's functions; the same for every device."""
+    return mend_diff(device, "training_step", before, after)
 
 
 def lanes(device: Device, fault: str, variants: Mapping[str, str], caption: str) -> Html:

@@ -2,223 +2,146 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-import msgspec
-
-from snippets.lab.experiment import Work, find
+from snippets.lab.experiment import find
+from snippets.lab.recording.schema import Timing
+from tests.chapters.decoder.probed import probes
 from tests.lab import samples
 from tests.lab.sample_recordings import SPREAD, Sample, sample_of
+from tests.tool import events
 
-LAYERS = 4
-"""Of the sample, so that its traces are short."""
-GEMV = ("gemvNSP_kernel", 12.0)
-NORM = ("vectorized_layer_norm_kernel", 2.0)
-SMALL = ("vectorized_elementwise_kernel", 1.5)
-ROW, WIDE = [1, 1, 2048], [1, 1, 5632]
-EAGER_LAYER = [
-    ("aten::_fused_rms_norm", [ROW, [2048]], [NORM]),
-    *[("aten::mm", [[1, 2048], [2048, width]], [GEMV]) for width in (2048, 256, 256)],
-    ("aten::mul", [ROW, ROW], [SMALL]),
-    ("aten::cat", [[1, 4, 512, 64], [1, 4, 1, 64]], [("CatArrayBatchedCopy", 3.0)] * 2),
-    (
-        "aten::_flash_attention_forward",
-        [[1, 1, 32, 64], [1, 513, 4, 64]],
-        [("flash_fwd_splitkv_kernel", 4.0), ("flash_fwd_splitkv_combine_kernel", 2.0)],
-    ),
-    ("aten::mm", [[1, 2048], [2048, 2048]], [GEMV]),
-    ("aten::_fused_rms_norm", [ROW, [2048]], [NORM]),
-    *[("aten::mm", [[1, 2048], [2048, 5632]], [GEMV])] * 2,
-    ("aten::silu", [WIDE], [SMALL]),
-    ("aten::mul", [WIDE, WIDE], [SMALL]),
-    ("aten::mm", [[1, 5632], [5632, 2048]], [GEMV]),
-]
-"""Operators of a layer, the shapes of their inputs, and their kernels with their microseconds."""
-EAGER = EAGER_LAYER * LAYERS
-FUSED = [GEMV, ("triton_red_fused_mul_norm", 3.0), GEMV, ("triton_poi_fused_silu_mul", 2.0), GEMV] * LAYERS
-LOOPS_US = {
-    "eager": 8200.0,
-    "static": 8000.0,
-    "graph": 2000.0,
-    "compiled": 2500.0,
-    "reduce_overhead": 1270.0,
-    "layers": 1250.0,
-    "joined": 1150.0,
-    "max_autotune": 1000.0,
-    "item": (520.0, 480.0),
-    "sampling": (900.0, 490.0),
-    "int4": (900.0, 300.0),
-    "long_cache": (1500.0, 600.0),
-    "cat": (2200.0, 900.0),
-    "mask": (4500.0, 900.0),
-    "repeat_kv": (2600.0, 900.0),
-    "prompt_logits": (3500.0, 2500.0),
-    "padded": (1800.0, 700.0),
+GEMV = "void gemvNSP_kernel<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16, float, 1, 32, 4, 1024>"
+FLASH = "void pytorch_flash::flash_fwd_splitkv_kernel<Flash_fwd_kernel_traits<64, 64, 256, 4>>"
+FUSED = "triton_red_fused__to_copy_add_mean_mul_pow_rsqrt_0"
+CAT = "void at::native::(anonymous namespace)::CatArrayBatchedCopy<__nv_bfloat16>"
+LAYERS = 22
+Launched = Sequence[tuple[str, Sequence[tuple[str, float]]]]
+"""The calls of a step: name of the call, and its kernels with their microseconds."""
+ITERATION_US = {
+    "eager": 8_200.0,
+    "static": 8_400.0,
+    "graph": 2_000.0,
+    "compiled": 4_000.0,
+    "reduce_overhead": 1_400.0,
+    "layers": 1_300.0,
+    "joined": 1_200.0,
+    "max_autotune": 1_190.0,
 }
-"""Loop -> microseconds of an iteration, or of a fault before and after."""
+PAIRS_US = {
+    "item": (420.0, 400.0),
+    "sampling": (900.0, 420.0),
+    "int4": (2_400.0, 500.0),
+    "long_cache": (900.0, 500.0),
+    "cat": (9_000.0, 2_000.0),
+    "mask": (3_000.0, 1_500.0),
+    "repeat_kv": (6_000.0, 1_800.0),
+    "prompt_logits": (14_000.0, 12_000.0),
+    "padded": (6_000.0, 1_600.0),
+}
+READS = {"generate": 2, "generate_late": 2, "generate_never": 1}
+GRAPHS = ("graph", "reduce_overhead", "layers", "joined", "max_autotune")
 
 
-def loop_sample(name: str, us: float, operators: Any) -> Sample:
-    """A loop whose iteration takes so many microseconds from Python."""
+def eager_token(per_layer: int = 20, layers: int = LAYERS) -> Launched:
+    """A launch for each kernel."""
+    kernels = [(GEMV, 8.0)] * 7 + [(FUSED, 2.0)] * (per_layer - 8) + [(FLASH, 6.0)]
+    return [("cudaLaunchKernel", [kernel]) for kernel in layers * kernels]
+
+
+def graph_token(per_layer: int = 9, others_us: float = 5.0) -> Launched:
+    """One launch for all kernels: in each layer four products."""
+    layer = [(GEMV, 9.0)] * 4 + [(FUSED, others_us)] * (per_layer - 5) + [(FLASH, 6.0)]
+    return [("cudaGraphLaunch", [*LAYERS * layer, (GEMV, 40.0)])]
+
+
+def trace(label: str, launched: Launched, reads: int = 0, tokens: int = 0) -> bytes:
+    """Three steps; in each `reads` copies to the CPU at its end. With `tokens`, one step of so many tokens in a row,
+    with a span around each."""
+    found: list[events.Event] = []
+    correlation, start = 0, 0.0
+    for number in range(1 if tokens else 3):
+        begin = start
+        for _ in range(tokens or 1):
+            first = start
+            at = free = start + 10.0
+            for call, kernels in launched:
+                correlation += 1
+                found.append(events.launch(correlation, at, name=call))
+                free = max(free, at + 5.0)
+                for name, us in kernels:
+                    found.append(events.kernel(name, correlation, free, us))
+                    free += us
+                at += 6.0
+            for _ in range(reads):
+                correlation += 1
+                copy = events.memcpy(correlation, free, 2.0, 8) | {"name": "Memcpy DtoH (Device -> Pageable)"}
+                found += [events.launch(correlation, at, name="cudaMemcpyAsync"), copy]
+                at, free = at + 6.0, free + 2.0
+            start = max(at, free) + 20.0
+            if tokens:
+                found.append(events.annotation("token", first + 1, start - first - 2))
+        found += [
+            events.step(number + 2, begin, start - begin),
+            events.annotation(label, begin + 0.5, start - begin - 1),
+        ]
+        start += 50.0
+    return events.trace_bytes(*found, deviceProperties=[{"id": 0, "name": "NVIDIA Sample"}])
+
+
+def loop(name: str, us: float, content: bytes) -> Sample:
+    """A loop's recording with its trace; untimed with 0."""
     (described,) = find(f"decoder/{name}")
-    recording, trace = sample_of(described.id, us, operators)
-    work = described.work(**described.parameters) if described.work else Work(bytes=0)
-    iteration = samples.timing(*(share * us for share in SPREAD)) if described.timed else None
-    at = samples.point(dict(described.parameters), flops=work.flops, bytes=work.bytes, iteration=iteration)
-    return msgspec.structs.replace(recording, points=(at,)), trace
+    work = described.work(**described.parameters) if described.work else None
+    point = samples.point(
+        dict(described.parameters),
+        flops=work.flops if work else 0,
+        bytes=work.bytes if work else 0,
+        iteration=Timing.from_samples([share * us for share in SPREAD]) if us else None,
+        reference_dtype="float32",
+    )
+    return samples.sample(f"decoder/{name}", label=described.label, points=(point,)), content
 
 
-def spread(us: float) -> list[float]:
-    """The samples of a time."""
-    return [round(share * us, 3) for share in SPREAD]
-
-
-def rates() -> dict[str, Any]:
-    """Reading at 4 TB/s, copying at 4 TB/s, multiplying at 700 TFLOP/s."""
-    size = 1 << 30
-    moved = {"sum": size, "matvec": size, "copy": 2 * size}
-    times = {name: spread(count / 4e6) for name, count in moved.items()}
-    return {
-        "bytes": moved,
-        "flops": 2 * 8192**3,
-        "samples_us": {**times, "matmul": spread(2 * 8192**3 / 7e8)},
-    }
-
-
-def whole(size: str, us: Mapping[str, float], read: int) -> dict[str, Any]:
-    """Steady times of rungs."""
-    state = {"clock_mhz": 1980.0, "watts": 400.0, "error": 0.005}
-    return {
-        "bytes": read,
-        "context": 768,
-        "variants": {name: {"us": spread(each), "joules": 4e-4 * each, **state} for name, each in us.items()},
-    }
-
-
-def kernel(name: str, us: float, grid: tuple[int, int, int] = (132, 1, 1)) -> dict[str, Any]:
-    """What `kernels_of` returns of one kernel."""
-    return {"name": name, "grid": list(grid), "us": us, "gap_us": None}
-
-
-def probe_data() -> dict[str, dict[str, Any]]:
-    """What each probe returned."""
-    calls = {name: {"us": spread(us), "first_us": spread(23_000.0), "warm_up_s": [1.0, 1.0]} for name, us in GENERATE}
-    growing = {str(batch): max(1250.0, 7.0 * batch) for batch in (1, 8, 64, 128, 256, 512)}
-    ways = {"bf16": 28.0, "bf16 compiled": 27.0, "int8": 90.0, "int8 compiled": 75.0, "int8 max-autotune": 18.0}
-    ways |= {"int8 packed": 280.0, "int4": 20.0, "fp8": 22.0, "fp8 compiled": 20.0}
-    quantized = {"bf16": 1250.0, "int8": 9000.0, "int8 max-autotune": 900.0, "int4": 850.0, "fp8": 1100.0}
-    share = {"bf16": 1.0, "int8": 0.5, "int4": 0.27, "fp8": 0.5}
-    return {
-        "ceilings": rates(),
-        "boundary": {
-            size: {"us": spread(us), "stream_us": spread(3.0), "kernel_us": [1.0, us - 0.6], "gap_us": [0.6]}
-            for size, us in (("1", 1.6), ("1048576", 4.0))
-        },
-        "steady_1b": whole("1.1b", {"eager": 8200, "graph": 2000, "layers": 1250, "joined": 1150}, 2_100_000_000),
-        "steady_8b": whole("8b", {"graph": 5500, "layers": 4850, "max_autotune": 4370}, 15_100_000_000),
-        "prefill_lengths": {
-            str(count): {
-                "us": spread(max(1500.0, 4.0 * count)),
-                "flops": 2 * count * 10**9,
-                "bytes": 2_100_000_000,
-                "kernels": {"nvjet_tst": {"count": 154, "us": 900.0}, "flash_fwd_kernel": {"count": 22, "us": 100.0}},
-            }
-            for count in (16, 32, 64, 128, 256, 512, 1024, 2048)
-        },
-        "generate_times": {"version": "5.17.0", "variants": calls},
-        "first_calls": {"call_s": {"whole": [25.0, 0.3, 0.002, 0.0013], "layers": [4.0, 0.003, 0.003, 0.003]}},
-        "lengths": {
-            "cat": {"call_s": [4.0, 5.0, 0.003, 0.003], "graphs": [1, 2, 2, 2]},
-            "cat, static shapes": {"call_s": [4.0, 4.0, 4.0, 4.0], "graphs": [1, 2, 3, 4]},
-            "static": {"call_s": [4.0, 0.003, 0.003, 0.003], "graphs": [1, 1, 1, 1]},
-        },
-        "batches": {
-            batch: {
-                "us": spread(us),
-                "products_us": spread(0.8 * us),
-                "bytes": 2_070_000_000 + int(batch) * 5_770_000,
-                "weight_bytes": 2_070_000_000,
-                "flops": int(batch) * 2_100_000_000,
-            }
-            for batch, us in growing.items()
-        },
-        "contexts": {
-            str(end): {
-                "masked_us": spread(2000 + end),
-                "sliced_us": spread(1900 + end / 100),
-                "bytes": 2_070_000_000 + 22_528 * end,
-                "cache_bytes": 22_528 * end,
-            }
-            for end in (128, 1024, 4096, 16384, 65536)
-        },
-        "split_keys": {"points": split_points()},
-        "cache_kinds": {
-            end: {
-                kind: {"us": spread(us), "error": 0.002}
-                for kind, us in (("cat", 40.0), ("static", 400.0), ("sliced", 20.0), ("paged", 25.0))
-            }
-            for end in ("1024", "8192")
-        },
-        "second_request": {
-            "512": [1300.0, 6000.0, 1300.0],
-            "2048": [1300.0, 12_000.0, 1300.0],
-            "8192": [1300.0, 60_000.0, 1300.0],
-        },
-        "one_product": {
-            shape: {
-                name: {
-                    "us": spread(us * scale),
-                    "bytes": int(117_440_512 * scale * share[name.split()[0]]),
-                    "error": 0.002,
-                    "rounding": 0.01,
-                    "kernels": [kernel("gemv", us * scale)],
-                }
-                for name, us in ways.items()
-            }
-            for shape, scale in (("4096 x 14336", 1.0), ("2048 x 5632", 0.2))
-        },
-        "quantized_models": {
-            name: {"us": spread(us), "bytes": int(2_070_000_000 * share[name.split()[0]]), "error": 0.01}
-            for name, us in quantized.items()
-        },
-    }
-
-
-GENERATE = (("dynamic", 14_600.0), ("late", 14_300.0), ("never", 14_200.0), ("static eager", 24_000.0))
-
-
-def split_points() -> list[dict[str, Any]]:
-    """Points of `split_keys`: few keys are not split, and a mask costs the split."""
-    names = {"shared": "flash_fwd_splitkv_kernel", "repeated": "flash_fwd_kernel", "masked": "fmha_cutlassF"}
+def recordings(
+    iterations: Mapping[str, float] | None = None,
+    traces: Mapping[str, Launched] | None = None,
+    data: Mapping[str, Any] | None = None,
+    pairs: Mapping[str, tuple[float, float]] | None = None,
+    reads: Mapping[str, int] | None = None,
+) -> list[Sample]:
+    """One for each experiment; with arguments only those that they change: times of rungs and of pairs, traces of
+    rungs and calls, copies of calls to the CPU, data of probes."""
+    whole = not (iterations or traces or data or pairs)
+    rungs = ITERATION_US | dict(iterations or {})
+    names = list(rungs) if whole else [*(iterations or {}), *(name for name in traces or {} if name in rungs)]
+    calls = READS if whole else {name: READS[name] for name in traces or {} if name in READS}
     return [
-        {
-            "heads": heads,
-            "kv_heads": kv_heads,
-            "head_dim": head_dim,
-            "batch": batch,
-            "tokens": tokens,
-            "variant": variant,
-            "us": spread(5.0),
-            "kernels": [kernel(name, 4.0, (1, max(1, tokens // 512) if variant == "shared" else 1, batch * kv_heads))],
-        }
-        for heads, kv_heads, head_dim in ((32, 4, 64), (32, 8, 128))
-        for batch, tokens in ((1, 256), (1, 1024), (1, 4096), (1, 16384), (8, 1024), (32, 1024), (64, 1024))
-        for variant, name in names.items()
+        *(rung(name, rungs[name], (traces or {}).get(name)) for name in names),
+        *(call(name, (reads or calls)[name], (traces or {}).get(name)) for name in calls),
+        *(each for name, times in (PAIRS_US if whole else pairs or {}).items() for each in pair(name, times)),
+        *(sample_of(f"decoder/{name}", 0.0, data=each) for name, each in (probes() if whole else data or {}).items()),
     ]
 
 
-def recordings(graph_launches: int = 1) -> list[Sample]:
-    """One for each experiment."""
-    replayed = [("cudaGraphLaunch", [], FUSED[:1])] * graph_launches
-    found = [sample_of(f"decoder/{name}", 0.0, data=data) for name, data in probe_data().items()]
-    for name in ("generate", "generate_late", "generate_never"):
-        found.append(loop_sample(name, 60_000.0, EAGER))
-    for name, us in LOOPS_US.items():
-        if isinstance(us, float):
-            operators = {"eager": EAGER, "static": EAGER, "graph": replayed}.get(name, [("compiled", [], FUSED)])
-            found.append(loop_sample(name, us, operators))
-            continue
-        for state, each in zip(("before", "after"), us, strict=True):
-            found.append(loop_sample(f"{name}_{state}", each, EAGER_LAYER))
-    return found
+def rung(name: str, us: float, launched: Launched | None = None) -> Sample:
+    """A rung of the ladder."""
+    usual = graph_token(24, 2.0) if name == "graph" else graph_token(9 if name == "joined" else 11)
+    return loop(name, us, trace("token", launched or (usual if name in GRAPHS else eager_token())))
+
+
+def call(name: str, reads: int, launched: Launched | None = None) -> Sample:
+    """A call of `generate`."""
+    return loop(
+        name,
+        0.0,
+        trace("generate", launched or eager_token(45, LAYERS if name == "generate" else 2), reads=reads, tokens=3),
+    )
+
+
+def pair(name: str, times: tuple[float, float]) -> list[Sample]:
+    """A fault before and after its mend."""
+    label = "prompt" if name in ("prompt_logits", "padded") else "token"
+    content = trace(label, eager_token(layers=1))
+    return [loop(f"{name}_{state}", us, content) for state, us in zip(("before", "after"), times, strict=True)]

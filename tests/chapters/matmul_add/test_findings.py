@@ -15,13 +15,11 @@ from snippets.matmul_add.findings import costs, overhead
 from snippets.matmul_add.findings.compiled import entering, fused, product_runs
 from snippets.matmul_add.findings.dispatch import busy_within_us, calls, stacks, wait_busy, waits, with_item
 from snippets.matmul_add.findings.steps import (
-    WARMED,
     first_kept,
     first_steps,
     first_to_rest,
     gap_us,
     gaps_without_gpu,
-    guess_warmup,
     hole,
     offset_us,
     traces,
@@ -254,13 +252,6 @@ def test_further_traces_are_those_that_are_recorded(world: World) -> None:
         f"../recordings/nvidia-sample/matmul_add/{name}.trace.json.gz"
         for name in ("unscheduled", "stacked_input", "compiled_4096")
     ]
-
-
-def test_the_guess_about_warming_up_is_answered_by_the_claim(world: World) -> None:
-    assert "<strong>Yes, all kept steps then take about as long</strong>" in guess_warmup(world.device)
-    for name in WARMED:
-        world.trace(name, eager(gaps=(5, 5, 5), widths=(640, 400, 400)))
-    assert "<strong>No, the first kept step stays the longest</strong>" in guess_warmup(world.device)
 
 
 def test_names_are_text(world: World) -> None:

@@ -8,11 +8,11 @@ import pytest
 
 from kinetoscope.trace.kernel_names import decode_kernel_name
 from snippets.lab.finding import NotTimed, TraceError
+from snippets.lab.page.mends import changed_lines, mend_lines
 from snippets.lab.recording.device import PROJECT
 from snippets.training_step.findings.compiling import eager_in_silence, first_eager, recompile_unused
 from snippets.training_step.findings.healthy import HEALTHY, gpu_busy, pointwise_of_iteration, pointwise_share, purpose
 from snippets.training_step.findings.loops import FAULTS, ceiling, found_in
-from snippets.training_step.findings.mend import changed_lines, mend_lines
 from snippets.training_step.findings.pictures import MIN_RUN_SHARE, phase_spans, reduced
 from snippets.training_step.findings.probes import printed_rows
 from snippets.training_step.findings.tables import first_steps
@@ -24,11 +24,11 @@ MENDS = re.findall(r'mend, "(\w+)", "(\w+)"', PAGE)
 
 @pytest.mark.parametrize("pair", MENDS, ids="-".join)
 def test_a_mend_is_a_few_lines(pair: tuple[str, str]) -> None:
-    assert 1 <= changed_lines(mend_lines(*pair)) <= 5
+    assert 1 <= changed_lines(mend_lines("training_step", *pair)) <= 5
 
 
 def test_a_mend_as_it_is_shown() -> None:
-    signed = [line for line in mend_lines("recompile_before", "recompile_after") if line[0] in "+-"]
+    signed = [line for line in mend_lines("training_step", "recompile_before", "recompile_after") if line[0] in "+-"]
     assert signed == ["-model.compile(dynamic=False)", "+model.compile()", "+    torch._dynamo.mark_dynamic(inputs, 1)"]
 
 
@@ -56,7 +56,7 @@ def test_eager_iterations_are_compared_with_compiled_ones_of_the_same_length(dev
 
 def test_two_equal_functions_are_no_mend() -> None:
     with pytest.raises(ValueError, match="equal"):
-        mend_lines("attend", "attend")
+        mend_lines("training_step", "attend", "attend")
 
 
 @pytest.mark.parametrize("fault", FAULTS)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from snippets.lab.tools.page_rules import (
@@ -9,8 +11,10 @@ from snippets.lab.tools.page_rules import (
     fence_problems,
     figure_problems,
     guess_problems,
+    quiz_problems,
     section_problems,
     stray_problems,
+    text_problems,
     veil_problems,
     width_problems,
 )
@@ -209,7 +213,21 @@ def test_a_guess_of_a_chapters_own_is_known_by_its_id() -> None:
     assert len(guess_problems("mlp.md", own.replace("??? question", "!!! question"))) == 1
 
 
+def test_only_pages_of_chapters_ask(tmp_path: Path) -> None:
+    assert quiz_problems("devices.md", GUESS) == [
+        "docs/devices.md:3: asks for a guess, but this is no page of a chapter; say it in prose"
+    ]
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "mkdocs.yml").write_text("nav:\n  - Chapters:\n      - MLP: mlp.md\n", encoding="utf-8")
+    for page in ("mlp", "devices"):
+        (tmp_path / "docs" / f"{page}.md").write_text(GUESS.replace("mlp-", f"{page}-"), encoding="utf-8")
+    assert [line for line in text_problems(tmp_path) if "no page of a chapter" in line] == quiz_problems(
+        "devices.md", GUESS
+    )
+
+
 VEIL = GUESS.replace('"kernels"))', '"kernels", veils=("mlp-kernels",)))') + FENCE
+TWO = VEIL.replace('("mlp-kernels",)', '("mlp-kernels", "mlp-other")')
 
 
 @pytest.mark.parametrize(
@@ -217,6 +235,11 @@ VEIL = GUESS.replace('"kernels"))', '"kernels", veils=("mlp-kernels",)))') + FEN
     [
         (VEIL, None),
         (VEIL + FENCE.replace("mlp-kernels", "mlp-other"), None),
+        (TWO + FENCE.replace("mlp-kernels", "mlp-other").replace("kernel_table", "verdicts"), None),
+        (
+            TWO + FENCE.replace("mlp-kernels", "mlp-other"),
+            "docs/mlp.md:3: veils 2 figures (mlp-kernels, mlp-other); one answers the guess",
+        ),
         (GUESS, None),
         (VEIL.replace(FENCE, ""), 'docs/mlp.md:3: veils "mlp-kernels", which is no fence of this page'),
         (FENCE + VEIL.replace(FENCE, ""), 'docs/mlp.md:7: veils "mlp-kernels", which the reader sees before the guess'),

@@ -10,19 +10,18 @@ from functools import lru_cache
 from html import escape
 
 from kinetoscope.html import Html
-from snippets.lab.finding import Device
+from snippets.lab.finding.device import Device
 from snippets.lab.recording.device import PROJECT
 
-_FOLDER = PROJECT / "snippets" / "training_step"
 _CLASSES = {"+": "gi", "-": "gd"}
 _CONTEXT = 2
 
 
 @lru_cache(maxsize=8)
-def _functions() -> dict[str, str]:
-    """Name of a function -> its body as written, without docstring and indentation."""
-    bodies: dict[str, str] = {}
-    for path in (*sorted(_FOLDER.glob("faults/*.py")), _FOLDER / "model.py"):
+def _functions(chapter: str) -> dict[str, str]:
+    """Name of a function of a chapter's subject -> its body as written, without docstring and indentation."""
+    folder, bodies = PROJECT / "snippets" / chapter, dict[str, str]()
+    for path in (*sorted(folder.glob("faults/*.py")), *sorted(folder.glob("*.py"))):
         text = path.read_text(encoding="utf-8")
         lines = text.splitlines()
         for node in ast.parse(text).body:
@@ -32,23 +31,22 @@ def _functions() -> dict[str, str]:
     return bodies
 
 
-def mend_lines(before: str, after: str) -> list[str]:
+def mend_lines(chapter: str, before: str, after: str) -> list[str]:
     """The lines of a diff of two functions' bodies, each with its sign; unchanged stretches are cut to a few lines.
 
     Raises `KeyError` for a function that does not exist, `ValueError` if the two are equal.
     """
-    old, new = (_functions()[name].splitlines() for name in (before, after))
+    old, new = (_functions(chapter)[name].splitlines() for name in (before, after))
     lines = list(difflib.unified_diff(old, new, n=_CONTEXT, lineterm=""))[2:]
     if not lines:
         raise ValueError(f"{before} and {after} are equal")
     return [" …" if line.startswith("@@") else line for line in lines][1:]
 
 
-def mend(device: Device, before: str, after: str) -> Html:
-    """A mend as a diff; the same for every device."""
-    return Html(
-        f'<div class="highlight"><pre><code>{"".join(map(_line, mend_lines(before, after)))}</code></pre></div>'
-    )
+def mend_diff(device: Device, chapter: str, before: str, after: str) -> Html:
+    """A mend as a diff of two functions of a chapter; the same for every device. Errors as of `mend_lines`."""
+    lines = "".join(map(_line, mend_lines(chapter, before, after)))
+    return Html(f'<div class="highlight"><pre><code>{lines}</code></pre></div>')
 
 
 def _line(line: str) -> str:

@@ -1,0 +1,237 @@
+"""Longer texts: cache against weights, keys split over blocks, and kinds of caches."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kinetoscope.html import Cell, Html, table
+from snippets.decoder.findings.probed import entry, ratio, time
+from snippets.decoder.findings.reading import SMALL, floor_of
+from snippets.lab.charts.bar_charts import stacked_bars, timing_bars
+from snippets.lab.charts.numbers import figure_cell
+from snippets.lab.finding import (
+    Device,
+    Figure,
+    Measure,
+    NotTimed,
+    at_least,
+    at_most,
+    claim,
+    equals,
+    format_value,
+    percent,
+    timing_of_samples,
+    unpaired_ratio,
+)
+from snippets.lab.page import Computation, kernel_name_html, prediction as prediction, show as show
+
+CONTEXTS, SPLITS, CACHES = "decoder/contexts", "decoder/split_keys", "decoder/cache_kinds"
+LONGEST = "65536"
+LARGE_HEADS = (32, 8, 128)
+"""Query heads of the larger model, heads of keys and values, and numbers of a head."""
+COMBINE = "combine"
+"""Part of the name of the kernel that adds up the parts of a split."""
+KINDS = {"cat": "cat", "static": "static, with a mask", "sliced": "static, a view", "paged": "in pages"}
+
+
+def context_us(device: Device, tokens: str, kind: str = "sliced_us") -> Figure:
+    """A decode step behind so many tokens."""
+    return time(device, CONTEXTS, tokens, kind)
+
+
+def floor_behind(device: Device, tokens: str) -> Figure:
+    """The time of reading weights and cache behind so many tokens."""
+    return floor_of(device, entry(device, CONTEXTS, tokens, "bytes"))
+
+
+def even_context(device: Device) -> Figure:
+    """The number of tokens whose cache has as many bytes as the weights."""
+    return Figure(round(2 * SMALL.read_weights / SMALL.cache_bytes), origin="the sizes of the model")
+
+
+@claim("DE36", at_least(1.3), scope="timing")
+def long_context(device: Device) -> Figure:
+    """Behind 65,536 tokens, a step takes at least 1.3 times as long as behind 128."""
+    return unpaired_ratio(context_us(device, LONGEST), context_us(device, "128"))
+
+
+@claim("DE37", at_least(1.5), scope="timing")
+def masked_over_sliced(device: Device) -> Figure:
+    """Behind 65,536 tokens, a step with a mask takes at least 1.5 times as long as one without."""
+    return ratio(device, CONTEXTS, (LONGEST, "masked_us"), (LONGEST, "sliced_us"))
+
+
+def points(device: Device, variant: str, batch: int = 1, kv_heads: int = 8) -> dict[int, Mapping[str, Any]]:
+    """Tokens -> a point of the probe of split keys."""
+    found = device[SPLITS].data["points"]
+    chosen = [
+        each for each in found if (each["variant"], each["batch"], each["kv_heads"]) == (variant, batch, kv_heads)
+    ]
+    if not chosen:
+        raise NotTimed(f"{SPLITS} on {device.name} has no {variant} at batch {batch}")
+    return {each["tokens"]: each for each in chosen}
+
+
+def blocks(point: Mapping[str, Any]) -> int:
+    """Blocks of the longest kernel of a point."""
+    longest = max(point["kernels"], key=lambda kernel: float(kernel["us"]))
+    return math.prod(longest["grid"] or (0,))
+
+
+def combines(point: Mapping[str, Any]) -> bool:
+    """Whether a second kernel adds up the parts of a split."""
+    return any(COMBINE in kernel["name"] for kernel in point["kernels"])
+
+
+def growth_of_blocks(device: Device) -> Figure:
+    """Blocks of attention at 16,384 tokens over those at 256."""
+    each = points(device, "shared")
+    return Figure(blocks(each[16384]) / blocks(each[256]), "x", origin=device[SPLITS].origin)
+
+
+@claim("DE38", at_least(4))
+def splits_grow(device: Device) -> Figure:
+    """For one sequence, attention runs at least four times as many blocks behind 16,384 tokens as behind 256."""
+    return growth_of_blocks(device)
+
+
+@claim("DE39", equals(0))
+def masks_that_split(device: Device) -> Figure:
+    """Behind a mask, no attention splits its keys over blocks that a second kernel adds up."""
+    masked = [each for each in device[SPLITS].data["points"] if each["variant"] == "masked"]
+    return Figure(sum(map(combines, masked)), origin=f"{device[SPLITS].origin}, {len(masked)} points")
+
+
+@claim("DE40", equals(True))
+def shared_heads_split(device: Device) -> Figure:
+    """For one sequence behind 16,384 tokens, shared keys and values are split, and a second kernel adds up."""
+    return Figure(combines(points(device, "shared")[16384]), origin=device[SPLITS].origin)
+
+
+@claim("DE41", at_least(2), scope="timing")
+def cat_over_view(device: Device) -> Figure:
+    """Behind 8,192 tokens, a cache grown by `cat` takes at least twice as long as a view of a static one."""
+    return ratio(device, CACHES, ("8192", "cat", "us"), ("8192", "sliced", "us"))
+
+
+@claim("DE42", at_least(2), scope="timing")
+def masked_cache(device: Device) -> Figure:
+    """Behind 1,024 tokens, a cache for 16,384 that is read to its end takes at least twice as long as a view of it."""
+    return ratio(device, CACHES, ("1024", "static", "us"), ("1024", "sliced", "us"))
+
+
+@claim("DE43", at_most(2), scope="timing")
+def pages(device: Device) -> Figure:
+    """Behind 8,192 tokens, attention over pages takes at most twice as long as a view of one piece."""
+    return ratio(device, CACHES, ("8192", "paged", "us"), ("8192", "sliced", "us"))
+
+
+LONG = Computation(
+    "How long does reading weights and cache take, behind 65,536 tokens?",
+    "decoder.long_floor_us",
+    "{decoder.read_weight_bytes} of weights and {decoder.long_cache_bytes} of cache, at {decoder.read_rate}.",
+    "Multiply the cache of a token by the tokens, add the weights, and divide by the rate.",
+    {
+        "decoder.long_cache_us": "that is the cache alone.",
+        "decoder.short_floor_us": "that is the weights alone.",
+    },
+)
+
+
+def opening(device: Device) -> Html:
+    """One layer's attention behind 1,024 and 8,192 tokens, by the kind of cache."""
+    groups = {
+        heading: {
+            f"at {int(tokens):,}": timing_of_samples(entry(device, CACHES, tokens, kind, "us"))
+            for tokens in sorted(device[CACHES].data, key=int)
+        }
+        for kind, heading in KINDS.items()
+    }
+    caption = "One layer's attention for eight texts, behind 1,024 and behind 8,192 tokens"
+    return timing_bars(device, groups, caption, axis="time of attention")
+
+
+def context_bars(device: Device) -> Html:
+    """A step's time by context: reading weights, reading the cache, and the rest."""
+    groups: dict[str, Sequence[tuple[str, float]]] = {}
+    weights_us = floor_of(device, 2 * SMALL.read_weights).number
+    for tokens in sorted(device[CONTEXTS].data, key=int):
+        cache_us = floor_of(device, entry(device, CONTEXTS, tokens, "cache_bytes")).number
+        rest = max(0.0, context_us(device, tokens).number - weights_us - cache_us)
+        groups[f"{int(tokens):,} tokens"] = [
+            ("reading weights", weights_us),
+            ("reading the cache", cache_us),
+            ("all else", rest),
+        ]
+    kinds = {"reading weights": "copy", "reading the cache": "gemm", "all else": "other"}
+    return stacked_bars(
+        device, groups, "A decode step behind longer and longer texts", axis="time of a step", kinds=kinds
+    )
+
+
+def context_table(device: Device) -> Html:
+    """Steps by context, with a mask and with a view."""
+    rows: list[list[Cell]] = []
+    for tokens in sorted(device[CONTEXTS].data, key=int):
+        view, masked = context_us(device, tokens), context_us(device, tokens, "masked_us")
+        floor = floor_behind(device, tokens)
+        share = percent(unpaired_ratio(floor, view))
+        moved = format_value(entry(device, CONTEXTS, tokens, "cache_bytes"), "bytes")
+        rows.append([f"{int(tokens):,}", moved, *map(figure_cell, (floor, view, masked, share))])
+    head = ["tokens", "cache", "reading alone", "a view, no mask", "with a mask", "of reading alone"]
+    return table("A decode step by the length of the text, one sequence, as a CUDA graph of eager kernels", head, rows)
+
+
+def splits(device: Device) -> Html:
+    """Attention of one query with the larger model's heads, by text: kernel, blocks, whether it splits, time, rate."""
+    heads, kv_heads, head_dim = LARGE_HEADS
+    rows: list[list[Cell]] = []
+    for variant in ("shared", "repeated", "masked"):
+        for tokens, point in points(device, variant).items():
+            us = Figure.from_timing(timing_of_samples(point["us"]))
+            moved = 2 * 2 * tokens * head_dim * (heads if variant == "repeated" else kv_heads)
+            longest = max(point["kernels"], key=lambda kernel: float(kernel["us"]))
+            split, reads = "yes" if combines(point) else "no", format_value(1e6 * moved / us.number, "bytes/s")
+            cells = [f"{blocks(point):,}", split, figure_cell(us), reads]
+            rows.append([variant, kernel_name_html(longest["name"]), f"{tokens:,}", *cells])
+    head = ["keys and values", "longest kernel", "tokens", "blocks", "splits", "time", "reads"]
+    return table("Attention of one query with 32 heads, 8 of keys and values", head, rows, text_columns=2)
+
+
+def caches(device: Device) -> Html:
+    """Kinds of caches, behind short and long texts."""
+    rows: list[list[Cell]] = []
+    for kind, heading in KINDS.items():
+        cells: list[Cell] = []
+        for tokens in sorted(device[CACHES].data, key=int):
+            found = device[CACHES].data[tokens][kind]
+            if "us" not in found:
+                cells += [str(found.get("stopped", "")), None]
+                continue
+            cells += [figure_cell(time(device, CACHES, tokens, kind, "us")), format_value(found["error"])]
+        rows.append([heading, *cells])
+    lengths = sorted(device[CACHES].data, key=int)
+    head = ["cache", *(name for n in lengths for name in (f"behind {int(n):,} tokens", f"error at {int(n):,}"))]
+    return table("One layer's attention for eight sequences, by the kind of cache", head, rows)
+
+
+FIGURES: Mapping[str, Measure] = {
+    "even_context": even_context,
+    "long_floor_us": lambda device: floor_behind(device, LONGEST),
+    "short_floor_us": lambda device: floor_of(device, 2 * SMALL.read_weights),
+    "long_cache_bytes": lambda device: Figure(
+        int(LONGEST) * SMALL.cache_bytes, "bytes", origin="the sizes of the model"
+    ),
+    "long_cache_us": lambda device: floor_of(device, int(LONGEST) * SMALL.cache_bytes),
+    "long_us": lambda device: context_us(device, LONGEST),
+    "long_masked_us": lambda device: context_us(device, LONGEST, "masked_us"),
+    "cache_rate_share": lambda device: percent(
+        unpaired_ratio(floor_behind(device, LONGEST), context_us(device, LONGEST))
+    ),
+    "blocks_256": lambda device: Figure(blocks(points(device, "shared")[256]), origin=device[SPLITS].origin),
+    "blocks_16384": lambda device: Figure(blocks(points(device, "shared")[16384]), origin=device[SPLITS].origin),
+    "masked_blocks": lambda device: Figure(blocks(points(device, "masked")[16384]), origin=device[SPLITS].origin),
+    "multiprocessors": lambda device: Figure(device[SPLITS].environment.multiprocessors, origin=device.name),
+}

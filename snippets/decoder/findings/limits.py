@@ -1,0 +1,266 @@
+"""What keeps the last rung from its floor: boundaries of kernels, small kernels, and the size of the model."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from kinetoscope.html import Cell, Html, table
+from kinetoscope.trace.events import Step
+from kinetoscope.trace.kernel_names import decode_kernel_name
+from snippets.decoder.findings.ladder import token_us
+from snippets.decoder.findings.probed import entry, rate, time
+from snippets.decoder.findings.reading import BF16_BYTES, CONTEXT, LARGE, SMALL, Shape, floor_us, read_rate
+from snippets.lab.charts.bar_charts import stacked_bars
+from snippets.lab.charts.numbers import figure_cell
+from snippets.lab.finding import (
+    Device,
+    Figure,
+    Measure,
+    NotTimed,
+    Source,
+    at_least,
+    at_most,
+    between,
+    claim,
+    format_value,
+    percent,
+    unpaired_ratio,
+)
+from snippets.lab.page import Computation, floor_bars, kernel_name_html, prediction as prediction, show as show
+
+LAST = "decoder/joined"
+MODELS = {"1.1 billion": ("decoder/steady_1b", SMALL), "8 billion": ("decoder/steady_8b", LARGE)}
+HEADINGS = {
+    "eager": "own loop",
+    "graph": "CUDA graph",
+    "layers": "layers compiled",
+    "joined": "projections joined",
+    "max_autotune": "max-autotune",
+}
+MIN_SHARE = 0.01
+"""Of a token's GPU time: kernels that take less are one row."""
+
+
+def steady_us(device: Device, experiment: str, rung: str) -> Figure:
+    """The time of a token alone for seconds."""
+    return time(device, experiment, "variants", rung, "us")
+
+
+def joules(device: Device, experiment: str, rung: str) -> Figure:
+    """The energy of a token. Raises `NotTimed` without power readings."""
+    value = entry(device, experiment, "variants", rung, "joules")
+    if not value:
+        raise NotTimed(f"{experiment} on {device.name} has no energy: its power was not read")
+    return Figure(value, "J", origin=f"{device[experiment].origin}, {rung}")
+
+
+def read_share(device: Device, model: str, rung: str) -> Figure:
+    """The rate at which a token's bytes are read, in percent of the rate of reading alone."""
+    experiment, shape = MODELS[model]
+    reads = rate(shape.read_bytes(1, CONTEXT), steady_us(device, experiment, rung), "bytes/s")
+    return percent(unpaired_ratio(reads, read_rate(device)))
+
+
+def boundary_us(device: Device) -> Figure:
+    """What a kernel that does next to nothing takes inside a CUDA graph."""
+    return time(device, "decoder/boundary", "1", "us")
+
+
+def boundaries_us(device: Device) -> Figure:
+    """The kernels of a token of the last rung, times a boundary."""
+    kernels, each = device[LAST].per_step(lambda step: len(step.kernels)), boundary_us(device)
+    return Figure(kernels.number * each.number, "us", origin=f"{kernels.origin}; {each.origin}")
+
+
+def floor_with_boundaries(device: Device) -> Figure:
+    """Reading, and a boundary for each kernel."""
+    reading, boundaries = floor_us(device), boundaries_us(device)
+    return Figure(reading.number + boundaries.number, "us", origin=f"{reading.origin}; {boundaries.origin}")
+
+
+@claim("DE24", between(1.17, 1.43), scope="timing", source=Source("Hazy Research", "1.3 µs", device="NVIDIA H100"))
+def boundary_as_said(device: Device) -> Figure:
+    """Inside a CUDA graph, a kernel that does next to nothing takes about 1.3 µs."""
+    return boundary_us(device)
+
+
+@claim("DE25", at_least(2), scope="timing")
+def boundary_in_a_stream(device: Device) -> Figure:
+    """Launched one by one, such a kernel takes at least twice as long as in a graph."""
+    return unpaired_ratio(time(device, "decoder/boundary", "1", "stream_us"), boundary_us(device))
+
+
+@claim("DE26", at_least(100 / 3), scope="timing")
+def boundaries_explain(device: Device) -> Figure:
+    """Boundaries of kernels are at least a third of what the last rung takes beyond its floor."""
+    beyond = token_us(device, "joined").number - floor_us(device).number
+    if beyond <= 0:
+        raise NotTimed("the last rung takes no longer than its floor")
+    boundaries = boundaries_us(device)
+    return Figure(100 * boundaries.number / beyond, "%", origin=boundaries.origin)
+
+
+@claim("DE27", at_least(70), scope="timing")
+def large_model_reads(device: Device) -> Figure:
+    """The larger model, compiled, reads at 70 % or more of the rate of reading alone."""
+    return read_share(device, "8 billion", "max_autotune")
+
+
+@claim("DE28", at_least(1.2), scope="timing")
+def larger_comes_nearer(device: Device) -> Figure:
+    """With compiled layers, the larger model reads at least 1.2 times as fast as the smaller one."""
+    return unpaired_ratio(read_share(device, "8 billion", "layers"), read_share(device, "1.1 billion", "layers"))
+
+
+@claim("DE29", at_most(0.5), scope="timing")
+def energy_of_a_token(device: Device) -> Figure:
+    """With joined projections in a graph, a token takes at most half of the energy of the plain loop."""
+    return unpaired_ratio(*(joules(device, "decoder/steady_1b", rung) for rung in ("joined", "eager")))
+
+
+BOUNDARIES = Computation(
+    "How long do reading and the kernels' boundaries take together?",
+    "decoder.floor_with_boundaries",
+    "{decoder.floor_us}, and {decoder.joined_kernels} kernels of {decoder.boundary_us}.",
+    "Add to the floor a boundary for each kernel.",
+    {
+        "decoder.boundaries_us": "that is the boundaries alone.",
+        "decoder.floor_us": "that is reading alone.",
+    },
+)
+
+
+def last_bars(device: Device) -> Html:
+    """The last rung between its floors."""
+    rungs = {
+        "floor and boundaries: of each kernel": floor_with_boundaries(device),
+        "the last rung: projections joined": token_us(device, "joined"),
+    }
+    return floor_bars(
+        device, ("the floor: bytes / rate of reading", floor_us(device)), rungs, "The last rung and its floors"
+    )
+
+
+def parts(device: Device) -> Html:
+    """The last rung's token as reading, boundaries, and the rest."""
+    reading, boundaries = floor_us(device).number, boundaries_us(device).number
+    rest = max(0.0, token_us(device, "joined").number - reading - boundaries)
+    groups = {"a token": [("reading", reading), ("boundaries of kernels", boundaries), ("all else", rest)]}
+    kinds = {"reading": "copy", "boundaries of kernels": "other", "all else": "pointwise"}
+    return stacked_bars(device, groups, "Where a token of the last rung goes", axis="time of a token", kinds=kinds)
+
+
+def kernels(device: Device) -> Html:
+    """The kernels of at least 1 % of a token of the last rung: number, time, and the rate of reading where a kernel is
+    one of the model's products."""
+    step = device[LAST].step
+    known, total = product_bytes(step), math.fsum(kernel.duration_us for kernel in step.kernels)
+    rows: list[list[Cell]] = []
+    rest: list[float] = []
+    for name, times in grouped(step).items():
+        us = math.fsum(times)
+        if us < MIN_SHARE * total:
+            rest += times
+            continue
+        moved = sum(known.get(id(kernel), 0) for kernel in step.kernels if kernel.name == name)
+        rows.append([kernel_name_html(name), *_kernel_cells(times, total), *_rate_cells(device, moved, us)])
+    if rest:
+        rows.append(["all others", *_kernel_cells(rest, total), None, None, None])
+    head = ["kernel", "number", "time", "share", "each", "bytes of weights", "reads", "of reading alone"]
+    return table("The kernels of a token on the last rung", head, rows)
+
+
+def _kernel_cells(times: Sequence[float], total: float) -> list[Cell]:
+    us = math.fsum(times)
+    share, each = format_value(100 * us / total, "%"), format_value(us / len(times), "us")
+    return [f"{len(times)}", format_value(us, "us"), share, each]
+
+
+def _rate_cells(device: Device, moved: int, us: float) -> list[Cell]:
+    if not moved:
+        return [None, None, None]
+    reads = 1e6 * moved / us
+    share = format_value(100 * reads / read_rate(device).number, "%")
+    return [format_value(moved, "bytes"), format_value(reads, "bytes/s"), share]
+
+
+def product_bytes(step: Step) -> dict[int, int]:
+    """The id of each kernel that is a product of the model -> its weights' bytes, by the order of the products.
+
+    Empty if the step has another number of products than the model, as after a split of one into two kernels.
+    """
+    shape = SMALL
+    layer = [
+        shape.dim * (shape.dim + 2 * shape.kv_dim),
+        shape.dim * shape.dim,
+        2 * shape.dim * shape.hidden,
+        shape.dim * shape.hidden,
+    ]
+    expected = [*(layer * shape.layers), shape.embedding]
+    products = [kernel for kernel in step.kernels if decode_kernel_name(kernel.name).operation in ("gemm", "gemv")]
+    if len(products) != len(expected):
+        return {}
+    return {id(kernel): BF16_BYTES * weights for kernel, weights in zip(products, expected, strict=True)}
+
+
+def grouped(step: Step) -> dict[str, list[float]]:
+    """Kernel name -> its durations, the longest sum first."""
+    times: dict[str, list[float]] = {}
+    for kernel in step.kernels:
+        times.setdefault(kernel.name, []).append(kernel.duration_us)
+    return dict(sorted(times.items(), key=lambda item: -math.fsum(item[1])))
+
+
+def product_share(device: Device) -> Figure:
+    """The products' share of the GPU's time on the last rung."""
+
+    def share(step: Step) -> float:
+        times = grouped(step)
+        products = (us for name, us in times.items() if decode_kernel_name(name).operation in ("gemm", "gemv"))
+        return 100 * math.fsum(map(math.fsum, products)) / math.fsum(map(math.fsum, times.values()))
+
+    return device[LAST].per_step(share, "%")
+
+
+def models(device: Device) -> Html:
+    """Both models alone for seconds: time, rate, clock, power, energy of a token."""
+    rows: list[list[Cell]] = []
+    for model, (experiment, shape) in MODELS.items():
+        data = device[experiment].data
+        if "left_out" in data:
+            rows.append([model, "left out", str(data["left_out"]), *[None] * 5])
+            continue
+        for rung, found in data["variants"].items():
+            stopped = [str(found["stopped"]), *[None] * 5] if "stopped" in found else None
+            rows.append([model, HEADINGS.get(rung, rung), *(stopped or _model_cells(device, experiment, rung, shape))])
+    head = ["weights", "loop", "time of a token", "reads", "of reading alone", "clock", "power", "energy of a token"]
+    return table("Two models, each loop alone for seconds", head, rows, text_columns=2)
+
+
+def _model_cells(device: Device, experiment: str, rung: str, shape: Shape) -> list[Cell]:
+    us = steady_us(device, experiment, rung)
+    reads = rate(shape.read_bytes(1, CONTEXT), us, "bytes/s")
+    found = entry(device, experiment, "variants", rung)
+    sensors = [(found["clock_mhz"], "MHz"), (found["watts"], "W"), (found["joules"], "J")]
+    share = percent(unpaired_ratio(reads, read_rate(device)))
+    texts: list[Cell] = [format_value(value, unit) if value else None for value, unit in sensors]
+    return [figure_cell(us), format_value(reads.number, "bytes/s"), figure_cell(share), *texts]
+
+
+FIGURES: Mapping[str, Measure] = {
+    "boundary_us": boundary_us,
+    "boundaries_us": boundaries_us,
+    "floor_with_boundaries": floor_with_boundaries,
+    "boundary_in_stream": lambda device: time(device, "decoder/boundary", "1", "stream_us"),
+    "product_share": product_share,
+    "large_read_share": lambda device: read_share(device, "8 billion", "max_autotune"),
+    "large_layers_share": lambda device: read_share(device, "8 billion", "layers"),
+    "small_layers_share": lambda device: read_share(device, "1.1 billion", "layers"),
+    "large_us": lambda device: steady_us(device, "decoder/steady_8b", "max_autotune"),
+    "eager_joules": lambda device: joules(device, "decoder/steady_1b", "eager"),
+    "tokens_per_joule": lambda device: Figure(
+        1 / joules(device, "decoder/steady_1b", "joined").number, origin="one joule / a token's"
+    ),
+    "joined_joules": lambda device: joules(device, "decoder/steady_1b", "joined"),
+}

@@ -1,0 +1,129 @@
+"""Prefill: from how many tokens a prompt is compute-bound, and what its kernels do."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from kinetoscope.html import Cell, Html, table
+from kinetoscope.trace.kernel_names import decode_kernel_name
+from snippets.decoder.findings.ladder import token_us
+from snippets.decoder.findings.probed import entry, rate, time
+from snippets.decoder.findings.reading import ceiling, floor_of
+from snippets.lab.charts.bar_charts import stacked_bars
+from snippets.lab.charts.numbers import figure_cell
+from snippets.lab.finding import (
+    Device,
+    Figure,
+    Measure,
+    at_least,
+    at_most,
+    claim,
+    format_value,
+    percent,
+    unpaired_ratio,
+)
+from snippets.lab.page import floor_bars, show as show
+
+PROMPTS = "decoder/prefill_lengths"
+KINDS: Mapping[str, str] = {"gemm": "products", "gemv": "products", "attention": "attention"}
+LOOKS = {"products": "gemm", "attention": "other", "all else": "pointwise"}
+
+
+def lengths(device: Device) -> list[str]:
+    """The prompts' tokens, from few to many."""
+    return sorted(device[PROMPTS].data, key=int)
+
+
+def prompt_us(device: Device, tokens: str) -> Figure:
+    """The time of a prompt of so many tokens."""
+    return time(device, PROMPTS, tokens, "us")
+
+
+def flops_share(device: Device, tokens: str) -> Figure:
+    """The rate at which a prompt is multiplied, in percent of a large product's."""
+    reached = rate(entry(device, PROMPTS, tokens, "flops"), prompt_us(device, tokens), "flop/s")
+    return percent(unpaired_ratio(reached, ceiling(device, "matmul")))
+
+
+def share_of(device: Device, tokens: str, kind: str) -> Figure:
+    """The share of a prompt's GPU time that kernels of a kind take."""
+    times = by_kind(entry(device, PROMPTS, tokens, "kernels"))
+    share = 100 * times.get(kind, 0.0) / math.fsum(times.values())
+    return Figure(share, "%", origin=f"{device[PROMPTS].origin}, {tokens} tokens")
+
+
+def by_kind(kernels: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+    """Kind -> time of a prompt's kernels, which are counted and summed by name."""
+    times = dict.fromkeys(LOOKS, 0.0)
+    for name, found in kernels.items():
+        times[KINDS.get(decode_kernel_name(name).operation, "all else")] += found["us"]
+    return times
+
+
+@claim("DE30", at_most(2), scope="timing")
+def short_prompt(device: Device) -> Figure:
+    """A prompt of 16 tokens takes at most twice the time of one token, both as CUDA graphs of eager kernels."""
+    return unpaired_ratio(prompt_us(device, "16"), token_us(device, "graph"))
+
+
+@claim("DE31", at_least(50), scope="timing")
+def long_prompt(device: Device) -> Figure:
+    """A prompt of 2048 tokens is multiplied at half of a large product's rate or more."""
+    return flops_share(device, "2048")
+
+
+@claim("DE32", at_least(50), scope="timing")
+def mostly_products(device: Device) -> Figure:
+    """Products take most of the GPU's time of a prompt of 2048 tokens."""
+    return share_of(device, "2048", "products")
+
+
+def prompt_token_us(device: Device) -> Figure:
+    """The time of a prompt of 2048 tokens, for each of its tokens."""
+    us = prompt_us(device, "2048")
+    low, high = us.bounds
+    return Figure(us.number / 2048, "us", (low / 2048, high / 2048), us.origin)
+
+
+def opening(device: Device) -> Html:
+    """A token of a prompt and a token of an answer."""
+    read = ("a token that is read: prompt of 2,048", prompt_token_us(device))
+    written = {"a token that is written: one text, in a CUDA graph": token_us(device, "graph")}
+    return floor_bars(device, read, written, "Time of one token of 1.1 billion weights, read and written")
+
+
+def table_of_prompts(device: Device) -> Html:
+    """Prompts of more and more tokens: time, time of a token, and both floors."""
+    rows: list[list[Cell]] = []
+    for tokens in lengths(device):
+        us = prompt_us(device, tokens)
+        reading = floor_of(device, entry(device, PROMPTS, tokens, "bytes"))
+        flops = entry(device, PROMPTS, tokens, "flops")
+        arithmetic = 1e6 * flops / ceiling(device, "matmul").number
+        per_token = format_value(us.number / int(tokens), "us")
+        floors = [format_value(reading.number, "us"), format_value(arithmetic, "us")]
+        rows.append([f"{int(tokens):,}", figure_cell(us), per_token, *floors, figure_cell(flops_share(device, tokens))])
+    head = ["tokens", "time of the prompt", "of a token", "reading alone", "multiplying alone", "of a product's rate"]
+    return table("A prompt, from few tokens to many", head, rows)
+
+
+def kinds_bars(device: Device) -> Html:
+    """What the kernels of a short and of a long prompt do."""
+    groups = {
+        f"{int(tokens):,} tokens": list(by_kind(entry(device, PROMPTS, tokens, "kernels")).items())
+        for tokens in ("16", "512", "2048")
+    }
+    caption = "The GPU's time of a prompt, by what its kernels do"
+    return stacked_bars(device, groups, caption, axis="GPU time of a prompt", kinds=LOOKS)
+
+
+FIGURES: Mapping[str, Measure] = {
+    "prompt_token_us": prompt_token_us,
+    "prompt_16_us": lambda device: prompt_us(device, "16"),
+    "prompt_16_over_token": lambda device: unpaired_ratio(prompt_us(device, "16"), token_us(device, "graph")),
+    "prompt_2048_us": lambda device: prompt_us(device, "2048"),
+    "prompt_2048_share": lambda device: flops_share(device, "2048"),
+    "prompt_2048_products": lambda device: share_of(device, "2048", "products"),
+    "prompt_2048_attention": lambda device: share_of(device, "2048", "attention"),
+}

@@ -1,0 +1,124 @@
+"""What a reader waits for besides tokens: compilations, other lengths, and another reader's prompt."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping
+
+from kinetoscope.html import Cell, Html, table
+from snippets.decoder.findings.probed import entry
+from snippets.lab.finding import Device, Figure, Measure, at_least, at_most, claim, equals, format_value
+from snippets.lab.page import show as show
+
+FIRST, LENGTHS, REQUEST = "decoder/first_calls", "decoder/lengths", "decoder/second_request"
+CACHES = {"cat": "cat", "cat, static shapes": "cat, dynamic=False", "static": "static"}
+STARTS = {"whole": "the whole step, reduce-overhead", "layers": "each layer"}
+
+
+def first_call_us(device: Device, start: str) -> Figure:
+    """The first token of a loop whose compiler starts with empty caches."""
+    return Figure(1e6 * entry(device, FIRST, "call_s", start)[0], "us", origin=f"{device[FIRST].origin}, {start}")
+
+
+def later_call_us(device: Device, start: str) -> Figure:
+    """The median of the last three tokens of such a loop."""
+    last = entry(device, FIRST, "call_s", start)[-3:]
+    return Figure(
+        1e6 * statistics.median(last), "us", (1e6 * min(last), 1e6 * max(last)), f"{device[FIRST].origin}, {start}"
+    )
+
+
+def graphs(device: Device, cache: str) -> Figure:
+    """Graphs that Dynamo has compiled at the end."""
+    return Figure(entry(device, LENGTHS, cache, "graphs")[-1], origin=f"{device[LENGTHS].origin}, {cache}")
+
+
+@claim("DE51", at_least(1000), scope="timing")
+def first_token(device: Device) -> Figure:
+    """Compiled as a whole, the first token takes at least a thousand times as long as a later one."""
+    first, later = first_call_us(device, "whole"), later_call_us(device, "whole")
+    return Figure(first.number / later.number, "x", origin=first.origin)
+
+
+@claim("DE52", at_most(0.5), scope="timing")
+def layers_compile_faster(device: Device) -> Figure:
+    """Compiling one layer for all takes at most half of the time of compiling the whole step."""
+    layers, whole = (first_call_us(device, start) for start in ("layers", "whole"))
+    return Figure(layers.number / whole.number, "x", origin=whole.origin)
+
+
+@claim("DE53", equals(1))
+def static_compiles_once(device: Device) -> Figure:
+    """With a static cache, Dynamo compiles the step once for all lengths."""
+    return graphs(device, "static")
+
+
+@claim("DE54", at_least(8))
+def cat_compiles_each(device: Device) -> Figure:
+    """With a growing cache and `dynamic=False`, Dynamo compiles for at least eight lengths."""
+    return graphs(device, "cat, static shapes")
+
+
+@claim("DE55", equals(2))
+def cat_compiles_twice(device: Device) -> Figure:
+    """With a growing cache and the default, Dynamo compiles twice: for the first length, and for all others."""
+    return graphs(device, "cat")
+
+
+def gaps(device: Device, prompt: str) -> tuple[float, float]:
+    """The longest time between two tokens while another prompt is read, and the median of all."""
+    times = entry(device, REQUEST, prompt)
+    return max(times), statistics.median(times)
+
+
+def waits(device: Device, prompt: str) -> Figure:
+    """How many times its usual time a token takes while a prompt of so many tokens is read."""
+    longest, usual = gaps(device, prompt)
+    return Figure(longest / usual, "x", origin=f"{device[REQUEST].origin}, {prompt} tokens")
+
+
+@claim("DE56", at_least(5), scope="timing")
+def second_request(device: Device) -> Figure:
+    """While a prompt of 8,192 tokens is read, the other reader's token takes at least five times its usual time."""
+    return waits(device, "8192")
+
+
+def first_calls(device: Device) -> Html:
+    """The first tokens of a compiled loop."""
+    names = {start: entry(device, FIRST, "call_s", start) for start in STARTS}
+    count = min(map(len, names.values()))
+    rows: list[list[Cell]] = [
+        [STARTS[start], *(format_value(1e6 * s, "us") for s in times[:count])] for start, times in names.items()
+    ]
+    return table("The first tokens, empty caches", ["compiled", *(f"token {i + 1}" for i in range(count))], rows)
+
+
+def lengths(device: Device) -> Html:
+    """Tokens and compilations of a step whose cache grows, and of one whose cache doesn't."""
+    rows: list[list[Cell]] = []
+    for cache, heading in CACHES.items():
+        times = entry(device, LENGTHS, cache, "call_s")
+        rows.append([heading, str(graphs(device, cache).value), *(format_value(1e6 * s, "us") for s in times[:6])])
+    count = len(rows[0]) - 2
+    head = ["cache", "graphs in the end", *(f"token {index + 1}" for index in range(count))]
+    return table("A compiled step of one layer, token by token", head, rows)
+
+
+def requests(device: Device) -> Html:
+    """What a reader waits for while another reader's prompt is read."""
+    rows: list[list[Cell]] = []
+    for prompt in sorted(device[REQUEST].data, key=int):
+        longest, usual = gaps(device, prompt)
+        rows.append(
+            [f"{int(prompt):,}", *(format_value(us, "us") for us in (usual, longest)), waits(device, prompt).text]
+        )
+    head = ["the other prompt's tokens", "a token, usually", "the token behind the prompt", "times"]
+    return table("One reader's tokens while another prompt is read", head, rows)
+
+
+FIGURES: Mapping[str, Measure] = {
+    "first_token_us": lambda device: first_call_us(device, "whole"),
+    "first_layer_us": lambda device: first_call_us(device, "layers"),
+    "waits_512": lambda device: waits(device, "512"),
+    "waits_2048": lambda device: waits(device, "2048"),
+}
