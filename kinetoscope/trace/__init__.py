@@ -6,7 +6,7 @@ kineto.py          reads a profiler file, with progress.py for its progress
 content.py         the text of a file: plain, gzip, UTF-16, from a pipe
 json_events.py     splits the text into events, without holding it; json_repair.py mends what is no JSON
 kineto_events.py   the event fields that kinetoscope uses
-decoding.py        decodes events, and keeps those of kept_events.py
+decoding.py        decodes events, together or one by one, into the lists of kept_events.py
 metadata.py        the trace's GPUs and rank
 left_out.py        counts damaged events, which are left out
 damage.py          leaves out events at impossible times

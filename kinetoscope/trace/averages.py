@@ -125,6 +125,6 @@ def _nest(rows: _Rows, spans: Sequence[CpuOp | CudaCall]) -> tuple[array[int], l
             around.pop()
         parents.append(around[-1][1] if around else -1)
         around.append((end, index))
-        key = getattr(span, "is_annotation", None), span.name
+        key = span.is_annotation if isinstance(span, CpuOp) else None, span.name
         rows_of.append(known[key] if key in known else known.setdefault(key, _row(rows, span)))
     return parents, rows_of

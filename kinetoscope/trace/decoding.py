@@ -1,4 +1,5 @@
-"""Decode the events of a Kineto file, each separately: a malformed event does not affect others."""
+"""Decode the events of a Kineto file. A malformed event does not affect others: the events around it are decoded one by
+one."""
 
 from __future__ import annotations
 

@@ -51,13 +51,19 @@ def read_recorded_trace(source: str | os.PathLike[str] | bytes, *, limit_bytes: 
 
 @contextmanager
 def no_collection() -> Iterator[None]:
-    """Pause the garbage collector, which would scan half a million live objects repeatedly and find no cycle."""
+    """Pause the garbage collector, which would scan millions of live objects repeatedly and find no cycle.
+
+    At the end, the new objects become old ones at once: else the next collection would scan them all.
+    """
     collecting = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
         if collecting:
+            if not gc.get_freeze_count():
+                gc.freeze()
+                gc.unfreeze()
             gc.enable()
 
 

@@ -136,7 +136,7 @@ def _on_thread(
     places = array("I", _op_rows(ops, rows))
     below = len(rows.ends)
     places.extend(rows.place(call.start_us, call.duration_us, below) for call in calls)
-    sources: tuple[CpuOp | CudaCall, ...] = (*ops, *calls)
+    sources: Sequence[CpuOp | CudaCall] = [*ops, *calls] if calls else ops
     durations = array("d", [span.duration_us for span in sources])
     return PlacedLane(name, False, sources, _starts(sources, begin), durations, places, calls=len(calls), marked=marked)
 

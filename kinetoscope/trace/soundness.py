@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kinetoscope.trace.events import Trace
-from kinetoscope.trace.missing_gpu import dropped_kernels
+from kinetoscope.trace.missing_gpu import Dropped, dropped_kernels
 
 
-def damage_texts(trace: Trace) -> Iterator[str]:
-    """A sentence for each way in which the file is not whole."""
+def damage_texts(trace: Trace, dropped: Dropped | None = None) -> Iterator[str]:
+    """A sentence for each way in which the file is not whole; `dropped`: its `dropped_kernels`, if they are known."""
     if trace.is_cut:
         yield "the file is cut off or damaged; the numbers are of the events before that"
     for damage in trace.damaged:
         yield damage.text
-    dropped = dropped_kernels(trace)
+    dropped = dropped or dropped_kernels(trace)
     if dropped is not None and dropped.is_too_much:
         yield (
             f"{dropped.without_kernel:,} of {dropped.launches:,} launches ({dropped.share:.0%}) have no kernel in the "

@@ -89,7 +89,7 @@ def summarize(trace: Trace, averages: Sequence[Average] | None = None) -> Summar
         launches=dropped.launches,
         launches_without_kernel=dropped.without_kernel,
         damaged=trace.damaged,
-        notes=tuple(_notes(trace)),
+        notes=tuple(_notes(trace, dropped)),
         kernels=_kernels(trace, overlaps),
         kinds_of_step=tuple(
             KindSummary(len(kind.steps), kind.step_us, kind.gpu_busy_us, kind.name) for kind in kinds_of_step(trace)
@@ -112,8 +112,8 @@ def _devices(trace: Trace) -> tuple[DeviceSummary, ...]:
     return tuple(found)
 
 
-def _notes(trace: Trace) -> Iterator[str]:
-    yield from damage_texts(trace)
+def _notes(trace: Trace, dropped: Dropped) -> Iterator[str]:
+    yield from damage_texts(trace, dropped)
     if trace.processes:
         shown = ", ".join(trace.processes[:8]) + (", ..." if len(trace.processes) > 8 else "")
         yield f"{len(trace.processes)} processes are merged in this file ({shown}): each has steps of its own"

@@ -10,12 +10,14 @@ from kinetoscope.trace.events import Span
 from kinetoscope.trace.intervals import (
     Interval,
     contains,
+    covered_us,
     intersect,
     interval,
     length_us,
     lengths_in,
     subtract,
     union,
+    union_of,
 )
 
 TIMES = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), max_size=12)
@@ -42,6 +44,20 @@ def test_lengths_in_windows(left: list[Interval], right: list[Interval]) -> None
     windows, times = union(left), union(right)
     expected = [len(ticks([window]) & ticks(times)) for window in windows]
     assert lengths_in(windows, times) == expected
+
+
+@given(TIMES)
+def test_the_time_of_spans_in_any_order(given_times: list[Interval]) -> None:
+    spans = [Span("", start / 1000, max(0, end - start) / 1000) for start, end in given_times]
+    assert union_of(spans) == union(given_times)
+    assert covered_us(spans) == len(ticks(given_times)) / 1000
+
+
+def test_intervals_of_a_few_windows_are_found_by_bisection() -> None:
+    many = [(10 * index, 10 * index + 4) for index in range(100)]
+    windows = [(12, 33), (400, 401), (995, 2000)]
+    assert intersect(windows, many) == [(12, 14), (20, 24), (30, 33), (400, 401)]
+    assert subtract(windows, many) == [(14, 20), (24, 30), (995, 2000)]
 
 
 @given(TIMES)
