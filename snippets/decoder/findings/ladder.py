@@ -125,9 +125,9 @@ def joined_projections(device: Device) -> Figure:
     return over(device, "joined", "layers")
 
 
-@claim("DE19", at_least(1), scope="timing")
+@claim("DE19", between(0.8, 1.2), scope="timing")
 def autotuned(device: Device) -> Figure:
-    """With max-autotune, a token of the smaller model takes no less time than with the default choice of kernels."""
+    """With max-autotune, the time of a token of the smaller model changes by at most a fifth."""
     return over(device, "max_autotune", "joined")
 
 
