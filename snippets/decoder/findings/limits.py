@@ -49,11 +49,13 @@ def steady_us(device: Device, experiment: str, rung: str) -> Figure:
 
 
 def joules(device: Device, experiment: str, rung: str) -> Figure:
-    """The energy of a token. Raises `NotTimed` without power readings."""
+    """The energy of a token, with the spread of its time. Raises `NotTimed` without power readings."""
     value = entry(device, experiment, "variants", rung, "joules")
     if not value:
         raise NotTimed(f"{experiment} on {device.name} has no energy: its power was not read")
-    return Figure(value, "J", origin=f"{device[experiment].origin}, {rung}")
+    us = steady_us(device, experiment, rung)
+    low, high = (value * bound / us.number for bound in us.bounds)
+    return Figure(value, "J", (low, high), f"{device[experiment].origin}, {rung}")
 
 
 def read_share(device: Device, model: str, rung: str) -> Figure:

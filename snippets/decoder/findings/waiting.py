@@ -7,7 +7,18 @@ from collections.abc import Mapping
 
 from kinetoscope.html import Cell, Html, table
 from snippets.decoder.findings.probed import entry
-from snippets.lab.finding import Device, Figure, Measure, at_least, at_most, claim, equals, format_value
+from snippets.lab.finding import (
+    Device,
+    Figure,
+    Measure,
+    at_least,
+    at_most,
+    claim,
+    equals,
+    format_value,
+    timing_of_samples,
+    unpaired_ratio,
+)
 from snippets.lab.page import show as show
 
 FIRST, LENGTHS, REQUEST = "decoder/first_calls", "decoder/lengths", "decoder/second_request"
@@ -21,8 +32,10 @@ STARTS = {"whole": "the whole step, reduce-overhead", "layers": "each layer"}
 
 
 def first_call_us(device: Device, start: str) -> Figure:
-    """The first token of a loop whose compiler starts with empty caches."""
-    return Figure(1e6 * entry(device, FIRST, "call_s", start)[0], "us", origin=f"{device[FIRST].origin}, {start}")
+    """The first token of a loop whose compiler starts with empty caches; up to the first two, since a second one may
+    record a graph."""
+    first, second, *_ = (1e6 * seconds for seconds in entry(device, FIRST, "call_s", start))
+    return Figure(first, "us", (first, first + second), f"{device[FIRST].origin}, {start}")
 
 
 def later_call_us(device: Device, start: str) -> Figure:
@@ -41,15 +54,13 @@ def graphs(device: Device, cache: str) -> Figure:
 @claim("DE51", at_least(1000), scope="timing")
 def first_token(device: Device) -> Figure:
     """Compiled as a whole, the first token takes at least a thousand times as long as a later one."""
-    first, later = first_call_us(device, "whole"), later_call_us(device, "whole")
-    return Figure(first.number / later.number, "x", origin=first.origin)
+    return unpaired_ratio(first_call_us(device, "whole"), later_call_us(device, "whole"))
 
 
 @claim("DE52", at_most(0.5), scope="timing")
 def layers_compile_faster(device: Device) -> Figure:
     """Compiling one layer for all takes at most half of the time of compiling the whole step."""
-    layers, whole = (first_call_us(device, start) for start in ("layers", "whole"))
-    return Figure(layers.number / whole.number, "x", origin=whole.origin)
+    return unpaired_ratio(*(first_call_us(device, start) for start in ("layers", "whole")))
 
 
 @claim("DE53", equals(1))
@@ -75,8 +86,11 @@ def first_answer(device: Device) -> Figure:
 
     One layer, not compiled.
     """
-    first, again = (statistics.median(entry(device, LENGTHS, "not compiled", key)) for key in ("call_s", "again_s"))
-    return Figure(first / again, "x", origin=device[LENGTHS].origin)
+    first, again = (
+        Figure.from_timing(timing_of_samples(entry(device, LENGTHS, "not compiled", key)), device[LENGTHS].origin)
+        for key in ("call_s", "again_s")
+    )
+    return unpaired_ratio(first, again)
 
 
 @claim("DE76", at_least(10), scope="timing")
@@ -101,8 +115,9 @@ def gaps(device: Device, prompt: str) -> tuple[float, float]:
 
 def waits(device: Device, prompt: str) -> Figure:
     """How many times its usual time a token takes while a prompt of so many tokens is read."""
-    longest, usual = gaps(device, prompt)
-    return Figure(longest / usual, "x", origin=f"{device[REQUEST].origin}, {prompt} tokens")
+    times = timing_of_samples(entry(device, REQUEST, prompt))
+    longest, origin = max(times.samples_us), f"{device[REQUEST].origin}, {prompt} tokens"
+    return Figure(longest / times.median_us, "x", (longest / times.q3_us, longest / times.q1_us), origin)
 
 
 @claim("DE56", at_least(5), scope="timing")
