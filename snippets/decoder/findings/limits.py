@@ -243,7 +243,8 @@ def models(device: Device) -> Html:
         if "left_out" in data:
             rows.append([model, "left out", str(data["left_out"]), *[None] * 5])
             continue
-        for rung, found in data["variants"].items():
+        variants = data["variants"]
+        for rung, found in sorted(variants.items(), key=lambda item: [*HEADINGS].index(item[0])):
             stopped = [str(found["stopped"]), *[None] * 5] if "stopped" in found else None
             rows.append([model, HEADINGS.get(rung, rung), *(stopped or _model_cells(device, experiment, rung, shape))])
     head = ["weights", "loop", "time of a token", "reads", "of reading alone", "clock", "power", "energy of a token"]

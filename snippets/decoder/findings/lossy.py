@@ -105,7 +105,8 @@ HALF = Computation(
 def product_bars(device: Device) -> Html:
     """A product of one row with each kind of weights, from the floor of int8 up."""
     found = device[PRODUCTS].data[WIDE]
-    rungs = {way: product_us(device, way) for way in found if "us" in found[way]}
+    times = {way: product_us(device, way) for way in found if "us" in found[way]}
+    rungs = dict(sorted(times.items(), key=lambda item: item[1].number))
     caption = "One row times 4096 x 14336 weights"
     floor = (
         "the floor of int8: bytes / rate of reading",

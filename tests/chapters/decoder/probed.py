@@ -47,7 +47,7 @@ def probes() -> dict[str, dict[str, Any]]:
 
 
 def first_calls(whole: float = 42.0, layers: float = 6.0) -> dict[str, Any]:
-    return {"call_s": {"whole": [whole, 3.0, *[0.0013] * 6], "layers": [layers, 0.02, *[0.0015] * 6]}}
+    return {"call_s": {"whole": [whole, 0.07 * whole, *[0.0013] * 6], "layers": [layers, 0.02, *[0.0015] * 6]}}
 
 
 def second_request(longest_us: float = 40_000.0) -> dict[str, Any]:
