@@ -8,10 +8,7 @@ from dataclasses import dataclass
 from kinetoscope.diagnosis.diagnose import diagnose
 from kinetoscope.diagnosis.rule import Finding
 from kinetoscope.diagnosis.rules import RULES
-from kinetoscope.html import Cell, Html, code, table
 from kinetoscope.trace.events import Trace
-from snippets.lab.charts.numbers import figure_cell
-from snippets.lab.experiment import find
 from snippets.lab.finding import (
     Claim,
     Device,
@@ -26,7 +23,7 @@ from snippets.lab.finding import (
     paired_difference,
     paired_ratio,
 )
-from snippets.lab.page import Computation, mend_diff, prediction as prediction, show as show, timeline, timing_bars
+from snippets.lab.page import Computation, prediction as prediction, show as show
 
 
 @dataclass(frozen=True)
@@ -178,78 +175,5 @@ PADDED = Computation(
     "16,384 over 4,096.",
     "Divide the padded length by the prompt's.",
 )
-OPENING = ("item", "mask", "cat", "repeat_kv")
-
-
-def opening(device: Device) -> Html:
-    """An iteration of four faults' loops, before and after the mend."""
-    groups = {
-        FAULTS[name].title: {
-            label: device[loop].timing("iteration")
-            for label, loop in zip(("before", "after"), FAULTS[name].loops, strict=True)
-        }
-        for name in OPENING
-    }
-    caption = "A token or a prompt with one of four faults, before and after its mend"
-    return timing_bars(device, groups, caption, axis="time of an iteration")
-
-
-def bars(device: Device, name: str) -> Html:
-    """An iteration of a fault's loop, before and after the mend."""
-    before, after = (device[loop].timing("iteration") for loop in FAULTS[name].loops)
-    groups = {FAULTS[name].title: {"before": before, "after": after}}
-    return timing_bars(device, groups, f"{FAULTS[name].title}: before and after", axis="time of an iteration")
-
-
-def mend(device: Device, name: str) -> Html:
-    """A fault's mend as a diff of the two loops that are measured; the same for every device."""
-    return mend_diff(device, "decoder", *(loop.partition("/")[2] for loop in FAULTS[name].loops))
-
-
-def lanes(device: Device, name: str) -> Html:
-    """A token before and after the mend, on one time scale."""
-    before, after = FAULTS[name].loops
-    caption = f"{FAULTS[name].title}: before and after the mend"
-    return timeline(device, {"before": before, "after": after}, caption)
-
-
-def all_faults(device: Device) -> Html:
-    """Every fault: an iteration before and after, how many times as fast, the ceiling of its rule."""
-    rows: list[list[Cell]] = []
-    for name, fault in FAULTS.items():
-        before, after = (device[loop].time("iteration") for loop in fault.loops)
-        rows.append(
-            [fault.title, *map(figure_cell, (before, after, speedup(device, name))), *_rule_cells(device, fault)]
-        )
-    head = ["fault", "before", "after", "times as fast", "rule", "its ceiling"]
-    return table("Nine faults of token loops, and what mending each one bought", head, rows)
-
-
-def _rule_cells(device: Device, fault: Fault) -> list[Cell]:
-    if not fault.rule:
-        return [None, None]
-    try:
-        return [code(fault.rule), figure_cell(ceiling(device, fault))]
-    except TraceError:
-        return [code(fault.rule), None]
-
-
-SIZES: Mapping[str, str] = {
-    "layers": "layers",
-    "batch": "sequences",
-    "prompt": "tokens of the prompt",
-    "answer": "tokens of an answer",
-}
-"""Parameter of a loop -> what the page calls it."""
-
-
-def sizes(device: Device) -> Html:
-    """The sizes of each fault's loops; the same for every device."""
-    rows: list[list[Cell]] = []
-    for fault in FAULTS.values():
-        (own,) = (loop.parameters for loop in find(fault.loops[0]))
-        rows.append([fault.title, *(f"{own[key]:,}" for key in SIZES)])
-    return table("Sizes of the loops with faults", ["fault", *SIZES.values()], rows)
-
 
 FIGURES: Mapping[str, Measure] = {"padding": lambda device: Figure(16_384 / 4096, "x", origin="the lengths")}

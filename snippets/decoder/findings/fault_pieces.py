@@ -1,0 +1,130 @@
+"""The pieces of the page on faults: a token before and after a mend, its GPU time by kernel, and all faults."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from kinetoscope.html import Cell, Html, code, table
+from kinetoscope.trace.kernel_names import decode_kernel_name
+from kinetoscope.trace.queries import busy_us, copies, count_launches
+from snippets.decoder.findings.faults import FAULTS, Fault, ceiling, speedup
+from snippets.lab.charts.bar_charts import KINDS, stacked_bars
+from snippets.lab.charts.numbers import figure_cell
+from snippets.lab.experiment import find
+from snippets.lab.finding import Device, Run, TraceError
+from snippets.lab.page import mend_diff, show as show, timeline, timing_bars
+
+OPENING = ("item", "mask", "cat", "repeat_kv")
+MAX_PARTS = 6
+"""Kernels with a part of their own in a bar."""
+
+
+def opening(device: Device) -> Html:
+    """An iteration of four faults' loops, before and after the mend."""
+    groups = {
+        FAULTS[name].title: {
+            label: device[loop].timing("iteration")
+            for label, loop in zip(("before", "after"), FAULTS[name].loops, strict=True)
+        }
+        for name in OPENING
+    }
+    caption = "A token or a prompt with one of four faults, before and after its mend"
+    return timing_bars(device, groups, caption, axis="time of an iteration")
+
+
+def bars(device: Device, name: str) -> Html:
+    """An iteration of a fault's loop, before and after the mend."""
+    before, after = (device[loop].timing("iteration") for loop in FAULTS[name].loops)
+    groups = {FAULTS[name].title: {"before": before, "after": after}}
+    return timing_bars(device, groups, f"{FAULTS[name].title}: before and after", axis="time of an iteration")
+
+
+def mend(device: Device, name: str) -> Html:
+    """A fault's mend as a diff of the two loops that are measured; the same for every device."""
+    return mend_diff(device, "decoder", *(loop.partition("/")[2] for loop in FAULTS[name].loops))
+
+
+def lanes(device: Device, name: str) -> Html:
+    """A token before and after the mend, on one time scale."""
+    before, after = FAULTS[name].loops
+    caption = f"{FAULTS[name].title}: before and after the mend"
+    return timeline(device, {"before": before, "after": after}, caption)
+
+
+def kernels(device: Device, name: str) -> Html:
+    """The GPU's time of a step before and after the mend, by kernel."""
+    runs = dict(zip(("before", "after"), (device[loop] for loop in FAULTS[name].loops), strict=True))
+    caption = f"{FAULTS[name].title}: the GPU's time of a step, by kernel"
+    times = {state: _by_name(run) for state, run in runs.items()}
+    kinds = {short: kind for each in times.values() for short, (_, kind) in each.items()}
+    groups = {state: [(short, us) for short, (us, _) in each.items()] for state, each in times.items()}
+    return stacked_bars(device, groups, caption, axis="GPU time of a step", kinds=kinds)
+
+
+def _by_name(run: Run) -> dict[str, tuple[float, str]]:
+    """Short name of a kernel, or of a copy -> its time in the middle step and what it looks like, the longest first."""
+    sums: dict[str, tuple[float, str]] = {}
+    for activity in run.step.activities:
+        decoded = decode_kernel_name(activity.name)
+        us, kind = sums.get(decoded.short, (0.0, KINDS.get(decoded.operation, "other")))
+        sums[decoded.short] = us + activity.duration_us, kind
+    longest = sorted(sums.items(), key=lambda item: -item[1][0])
+    rest = math.fsum(us for _, (us, _) in longest[MAX_PARTS:])
+    return dict(longest[:MAX_PARTS]) | ({"all others": (rest, "other")} if rest else {})
+
+
+def counts(device: Device, name: str) -> Html:
+    """A step before and after the mend: time, the GPU's work, launches, kernels, copies to the CPU."""
+    rows: list[list[Cell]] = []
+    for state, loop in zip(("before", "after"), FAULTS[name].loops, strict=True):
+        run = device[loop]
+        figures = [
+            run.time("iteration"),
+            run.per_step(lambda step: busy_us(step.activities), "us"),
+            run.per_step(count_launches),
+            run.per_step(lambda step: len(step.kernels)),
+            run.per_step(lambda step: len(copies(step, "DtoH"))),
+        ]
+        rows.append([state, *map(figure_cell, figures)])
+    head = ["loop", "time of a step", "the GPU works", "launches", "kernels", "copies to the CPU"]
+    return table(f"{FAULTS[name].title}: a step before and after the mend", head, rows)
+
+
+def all_faults(device: Device) -> Html:
+    """Every fault: an iteration before and after, how many times as fast, the ceiling of its rule."""
+    rows: list[list[Cell]] = []
+    for name, fault in FAULTS.items():
+        before, after = (device[loop].time("iteration") for loop in fault.loops)
+        rows.append(
+            [fault.title, *map(figure_cell, (before, after, speedup(device, name))), *_rule_cells(device, fault)]
+        )
+    head = ["fault", "before", "after", "times as fast", "rule", "its ceiling"]
+    return table("Nine faults of token loops, and what mending each one bought", head, rows)
+
+
+def _rule_cells(device: Device, fault: Fault) -> list[Cell]:
+    if not fault.rule:
+        return [None, None]
+    try:
+        return [code(fault.rule), figure_cell(ceiling(device, fault))]
+    except TraceError:
+        return [code(fault.rule), None]
+
+
+SIZES: Mapping[str, str] = {
+    "layers": "layers",
+    "batch": "sequences",
+    "prompt": "tokens of the prompt",
+    "answer": "tokens of an answer",
+}
+"""Parameter of a loop -> what the page calls it."""
+
+
+def sizes(device: Device) -> Html:
+    """The sizes of each fault's loops; the same for every device."""
+    rows: list[list[Cell]] = []
+    for fault in FAULTS.values():
+        (own,) = (loop.parameters for loop in find(fault.loops[0]))
+        rows.append([fault.title, *(f"{own[key]:,}" for key in SIZES)])
+    return table("Sizes of the loops with faults", ["fault", *SIZES.values()], rows)
