@@ -9,6 +9,7 @@ import msgspec
 
 from kinetoscope.html import Html
 from kinetoscope.trace.events import CpuOp, GpuActivity, Step
+from kinetoscope.trace.queries import busy_us
 from snippets.lab.finding import Device
 from snippets.lab.page import timeline
 
@@ -20,6 +21,8 @@ MIN_SHARE = 0.02
 """Calls and annotations of at least this share of a step are drawn."""
 MIN_RUN_SHARE = 0.005
 """A run of kernels that takes less of a step stays as it is, so that blocks of short kernels count each of them."""
+MIN_FILLED = 0.95
+"""Share of a run in which the GPU works. A run with more pauses stays as it is, so that it does not look full."""
 replace = msgspec.structs.replace
 
 
@@ -61,12 +64,16 @@ def _merged(step: Step) -> list[GpuActivity]:
             run = last[stream] = []
             runs.append(run)
         run.append(activity)
-    merged = [run if len(run) == 1 or _length_us(run) < least else [_as_one(spans, run)] for run in runs]
+    merged = [[_as_one(spans, run)] if _length_us(run) >= least and _is_full(run) else run for run in runs]
     return sorted(itertools.chain(*merged), key=lambda activity: activity.start_us)
 
 
 def _length_us(run: Sequence[GpuActivity]) -> float:
     return max(activity.end_us for activity in run) - run[0].start_us
+
+
+def _is_full(run: Sequence[GpuActivity]) -> bool:
+    return len(run) > 1 and busy_us(run) >= MIN_FILLED * _length_us(run)
 
 
 def _as_one(spans: Sequence[CpuOp], run: Sequence[GpuActivity]) -> GpuActivity:

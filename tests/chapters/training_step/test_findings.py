@@ -7,13 +7,14 @@ import re
 import pytest
 
 from kinetoscope.trace.kernel_names import decode_kernel_name
+from kinetoscope.trace.queries import busy_us
 from snippets.lab.finding import NotTimed, TraceError
 from snippets.lab.page.mends import changed_lines, mend_lines
 from snippets.lab.recording.device import PROJECT
 from snippets.training_step.findings.compiling import eager_in_silence, first_eager, recompile_unused
 from snippets.training_step.findings.healthy import HEALTHY, gpu_busy, pointwise_of_iteration, pointwise_share, purpose
 from snippets.training_step.findings.loops import FAULTS, ceiling, found_in
-from snippets.training_step.findings.pictures import MIN_RUN_SHARE, phase_spans, reduced
+from snippets.training_step.findings.pictures import MIN_FILLED, MIN_RUN_SHARE, phase_spans, reduced
 from snippets.training_step.findings.probes import printed_rows
 from snippets.training_step.findings.tables import first_steps
 from tests.chapters.altered import RECORDED, AlteredDevice
@@ -107,6 +108,14 @@ def test_only_long_runs_are_drawn_as_one() -> None:
     runs = [each for each in reduced(step).activities if each.name.endswith(" kernels")]
     assert runs
     assert all(each.duration_us >= least for each in runs)
+
+
+@pytest.mark.parametrize("name", ["tiny_before", "breaks_before", "item_before"])
+def test_a_reduced_lane_is_as_full_as_the_step(name: str) -> None:
+    """Before, a run of short kernels was one solid block."""
+    step = RECORDED[f"training_step/{name}"].step
+    drawn, real = (busy_us(each) for each in (reduced(step).activities, step.activities))
+    assert real <= drawn <= real / MIN_FILLED
 
 
 def test_the_first_step_of_a_process_by_phase() -> None:
