@@ -54,10 +54,10 @@ def token_us(device: Device, rung: str) -> Figure:
 def over(device: Device, upper: str, lower: str) -> Figure:
     """The ratio of two rungs' times: in pairs of blocks if both were timed in turns. Rungs that wait for the CPU are
     timed apart from those that wait for the GPU."""
-    runs = [device[f"decoder/{name}"] for name in (upper, lower)]
+    above, below = device[f"decoder/{upper}"], device[f"decoder/{lower}"]
     if (upper in LAUNCHED) == (lower in LAUNCHED):
-        return paired_ratio(*runs, "iteration")
-    return unpaired_ratio(*(run.time("iteration") for run in runs))
+        return paired_ratio(above, below, "iteration")
+    return unpaired_ratio(above.time("iteration"), below.time("iteration"))
 
 
 def read_share(device: Device, rung: str) -> Figure:
