@@ -71,7 +71,7 @@ def archive(path: Path, device: str, chapters: tuple[str, ...] = ()) -> Path:
         if not chapters or file.parent.name in chapters:
             change, packed = (trace, gzip.decompress) if file.suffix == ".gz" else (recording, bytes)
             content = json.dumps(change(json.loads(packed(file.read_bytes())), device)).encode()
-            content = gzip.compress(content, 1, mtime=0) if file.suffix == ".gz" else content
+            content = gzip.compress(content, 6, mtime=0) if file.suffix == ".gz" else content
             members[f"{folder}/{file.parent.name}/{file.name}"] = content
     return write(path, members)
 

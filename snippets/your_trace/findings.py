@@ -180,7 +180,7 @@ def example_finding(device: Device) -> Html:
     shown = {**rows[0], "events": rows[0]["events"][:1]}
     lines = ",\n".join(f" {json.dumps(key)}: {json.dumps(value)}" for key, value in shown.items())
     text = escape(f"{{\n{lines}\n}}", quote=False)
-    return Html(f'<div class="highlight"><pre tabindex="0" aria-label="A finding"><code>{text}</code></pre></div>')
+    return Html(f'<div class="language-text highlight"><pre tabindex="0" aria-label="A finding"><code>{text}</code></pre></div>')
 
 
 def document_keys(device: Device, command: str, kind: str) -> Html:
@@ -190,7 +190,7 @@ def document_keys(device: Device, command: str, kind: str) -> Html:
     top, *others = sorted(definitions, key=lambda name: not _is_kind(definitions[name], kind))
     shown = _key_table(f"Keys of the document {kind}", definitions[top])
     reached = [name for name in others if name in _reached(definitions, top)]
-    more = "".join(_key_table(name, definitions[name]) for name in reached)
+    more = "".join(_key_table(f"{name}, in a document {kind}", definitions[name]) for name in reached)
     return Html(shown + details(f"The keys of {len(reached)} kinds of rows", more))
 
 

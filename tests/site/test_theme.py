@@ -38,9 +38,9 @@ def test_chapters_are_linked_in_the_order_of_learning(opened: Opened) -> None:
 def test_the_wheel_is_installed_from_where_the_site_is_served(opened: Opened) -> None:
     page = opened("your_trace/").page
     address = page.url.partition("your_trace/")[0] + WHEEL
-    lines = page.locator("[data-fence=your-trace-first-lines] code").inner_text().splitlines()
+    lines = (page.locator("[data-fence=your-trace-first-lines] code").text_content() or "").splitlines()
     assert lines[1] == f"pip install {address}"
-    (uvx, pipx) = page.locator("[data-fence=your-trace-without-installing] code").inner_text().splitlines()
+    (uvx, pipx) = (page.locator("[data-fence=your-trace-without-installing] code").text_content() or "").splitlines()
     assert uvx == f"uvx --from {address} kinetoscope report trace.json.gz"
     assert pipx == f"pipx run --spec {address} kinetoscope report trace.json.gz"
     assert page.request.get(address).body()[:4] == b"PK\x03\x04"
