@@ -180,7 +180,8 @@ def example_finding(device: Device) -> Html:
     shown = {**rows[0], "events": rows[0]["events"][:1]}
     lines = ",\n".join(f" {json.dumps(key)}: {json.dumps(value)}" for key, value in shown.items())
     text = escape(f"{{\n{lines}\n}}", quote=False)
-    return Html(f'<div class="language-text highlight"><pre tabindex="0" aria-label="A finding"><code>{text}</code></pre></div>')
+    lines = f'<pre tabindex="0" aria-label="A finding"><code>{text}</code></pre>'
+    return Html(f'<div class="language-text highlight">{lines}</div>')
 
 
 def document_keys(device: Device, command: str, kind: str) -> Html:
