@@ -62,7 +62,8 @@ def knee_as_predicted(device: Device) -> Figure:
 
 @claim("DE77", at_least(1.2), scope="timing")
 def small_products_knee(device: Device) -> Figure:
-    """The products of the smaller model have their knee at a batch at least 1.2 times as large as large products."""
+    """The products of the smaller model have their knee at a batch at least 1.2 times as large as the larger
+    model's large products."""
     return unpaired_ratio(knee_of(device, "products_us"), measured_knee(device))
 
 
@@ -97,7 +98,7 @@ KNEE = Computation(
 def products_bars(device: Device) -> Html:
     """Large products, the products of a decode step, and the whole step, by batch."""
     groups = {
-        f"{int(batch):,} sequences": {
+        f"{int(batch):,} sequence{'s' * (batch != '1')}": {
             "large": timing_of_samples(entry(device, BATCHES, batch, "large_products_us")),
             "products": timing_of_samples(entry(device, BATCHES, batch, "products_us")),
             "step": timing_of_samples(entry(device, BATCHES, batch, "us")),

@@ -112,7 +112,8 @@ def mask_adds_kernels(device: Device) -> Figure:
 
 @claim("DE40", equals(True))
 def shared_heads_split(device: Device) -> Figure:
-    """For one sequence behind 16,384 tokens, shared keys and values are split, and a second kernel adds up."""
+    """For one sequence behind 16,384 tokens, shared keys and values are split, and a second kernel adds up the
+    parts."""
     return Figure(combines(points(device, "shared")[16384]), origin=device[SPLITS].origin)
 
 
@@ -124,19 +125,21 @@ def full_grid_without_split(device: Device) -> Figure:
 
 @claim("DE41", at_least(1.5), scope="timing")
 def cat_over_view(device: Device) -> Figure:
-    """Behind 8,192 tokens, a cache grown by `cat` takes at least 1.5 times as long as a view of a static one."""
+    """Behind 8,192 tokens, attention with a cache grown by `cat` takes at least 1.5 times as long as over a view of a
+    static one."""
     return ratio(device, CACHES, ("8192", "cat", "us"), ("8192", "sliced", "us"))
 
 
 @claim("DE42", at_least(2), scope="timing")
 def masked_cache(device: Device) -> Figure:
-    """Behind 1,024 tokens, a cache for 16,384 that is read to its end takes at least twice as long as a view of it."""
+    """Behind 1,024 tokens, attention over a cache for 16,384 that is read to its end takes at least twice as long as
+    over a view of the cache."""
     return ratio(device, CACHES, ("1024", "static", "us"), ("1024", "sliced", "us"))
 
 
 @claim("DE43", at_most(3), scope="timing")
 def pages(device: Device) -> Figure:
-    """Behind 8,192 tokens, attention over pages takes at most three times as long as a view of one piece."""
+    """Behind 8,192 tokens, attention over pages takes at most three times as long as over a view of one piece."""
     return ratio(device, CACHES, ("8192", "paged", "us"), ("8192", "sliced", "us"))
 
 

@@ -122,7 +122,8 @@ def within_ceiling(identity: str, name: str, mend: str, why: str = "") -> Claim:
         low, high = less.bounds
         return Figure(most.number - less.number, "us", (most.number - high, most.number - low), less.origin)
 
-    measure.__doc__ = f"{mend} saves no more than the ceiling of the rule {FAULTS[name].rule}.\n\n{why}"
+    said = f"{mend} saves no more than the ceiling of the rule {FAULTS[name].rule}: the rest is at least zero."
+    measure.__doc__ = f"{said}\n\n{why}"
     return claim(identity, at_least(0), scope="timing")(measure)
 
 

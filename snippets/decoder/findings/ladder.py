@@ -29,8 +29,8 @@ from snippets.lab.page import Computation, floor_bars, prediction as prediction,
 
 READ_BYTES = SMALL.read_bytes(1, CONTEXT)
 RUNGS = {
-    "own loop: a cache that grows": "decoder/eager",
-    "own loop: a static cache": "decoder/static",
+    "plain loop: a cache that grows": "decoder/eager",
+    "plain loop: a static cache": "decoder/static",
     "CUDA graph: by hand": "decoder/graph",
     "compiled: default": "decoder/compiled",
     "compiled: reduce-overhead": "decoder/reduce_overhead",
@@ -97,7 +97,7 @@ def one_launch(device: Device) -> Figure:
 
 @claim("DE14", at_least(3), scope="timing")
 def graph_gain(device: Device) -> Figure:
-    """As a CUDA graph by hand, the loop with a static cache is at least three times as fast."""
+    """As a CUDA graph by hand, the loop with a static cache is at least three times as fast as launched one by one."""
     return over(device, "static", "graph")
 
 
@@ -127,7 +127,7 @@ def joined_projections(device: Device) -> Figure:
 
 @claim("DE19", between(0.8, 1.2), scope="timing")
 def autotuned(device: Device) -> Figure:
-    """With max-autotune, the time of a token of the smaller model changes by at most a fifth."""
+    """With max-autotune, the time of a token of the last rung changes by at most a fifth."""
     return over(device, "max_autotune", "joined")
 
 
@@ -200,7 +200,7 @@ def first_bars(device: Device) -> Html:
 def plain_bars(device: Device) -> Html:
     """A token of the plain loop, over the launches alone."""
     launching = ("the launches alone: kernels x cost of a launch", launching_us(device))
-    rungs = {"own loop: a cache that grows": token_us(device, "eager"), GENERATE: generate_us(device)}
+    rungs = {"plain loop: a cache that grows": token_us(device, "eager"), GENERATE: generate_us(device)}
     return floor_bars(device, launching, rungs, "One token of the plain loop", conditions=CONDITIONS)
 
 

@@ -32,7 +32,7 @@ from snippets.lab.page import Computation, floor_bars, kernel_name_html, predict
 LAST = "decoder/joined"
 MODELS = {"1.1 billion": ("decoder/steady_1b", SMALL), "8 billion": ("decoder/steady_8b", LARGE)}
 HEADINGS = {
-    "eager": "own loop",
+    "eager": "plain loop",
     "graph": "CUDA graph",
     "layers": "layers compiled",
     "joined": "projections joined",
@@ -93,7 +93,7 @@ def boundary_as_said(device: Device) -> Figure:
 
 @claim("DE25", at_least(2), scope="timing")
 def boundary_in_a_stream(device: Device) -> Figure:
-    """Launched one by one, such a kernel takes at least twice as long as in a graph."""
+    """Launched one by one, a kernel that does next to nothing takes at least twice as long as in a graph."""
     return unpaired_ratio(time(device, "decoder/boundary", "1", "stream_us"), boundary_us(device))
 
 
@@ -109,7 +109,7 @@ def boundaries_explain(device: Device) -> Figure:
 
 @claim("DE27", at_least(70), scope="timing")
 def large_model_reads(device: Device) -> Figure:
-    """The larger model, compiled, reads at 70 % or more of the rate of reading alone."""
+    """With max-autotune, the larger model reads at 70 % or more of the rate of reading alone."""
     return read_share(device, "8 billion", "max_autotune")
 
 

@@ -90,9 +90,9 @@ def prompt_token_us(device: Device) -> Figure:
 
 def opening(device: Device) -> Html:
     """A token of a prompt and a token of an answer."""
-    read = ("a token that is read: prompt of 2,048", prompt_token_us(device))
-    written = {"a token that is written: one text, in a CUDA graph": token_us(device, "graph")}
-    return floor_bars(device, read, written, "Time of one token of 1.1 billion weights, read and written")
+    read = ("a token of a prompt: of 2,048", prompt_token_us(device))
+    written = {"a token of an answer: one text, in a CUDA graph": token_us(device, "graph")}
+    return floor_bars(device, read, written, "One token of 1.1 billion weights, in a prompt and in an answer")
 
 
 def table_of_prompts(device: Device) -> Html:
