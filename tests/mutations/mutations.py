@@ -18,6 +18,7 @@ import msgspec
 from kinetoscope.trace.events import Trace
 from snippets.lab.finding.book import judge
 from snippets.lab.finding.claim import Claim, Status
+from snippets.lab.finding.device import Run
 from snippets.lab.recording.schema import Recording
 from tests.chapters.altered import RECORDED, AlteredDevice
 from tests.mutations import recording_changes, trace_changes
@@ -26,6 +27,24 @@ from tests.mutations.trace_changes import Kind
 replace = msgspec.structs.replace
 ORDINARY = frozenset(["all", "call", "data", "long", "point", "points", "step", "times", "work"])
 """Words of many mutants' names that say nothing about what they alter."""
+
+
+class CalmDevice(AlteredDevice):
+    """The default device as if nothing had disturbed its recordings: what they measure decides.
+
+    A claim that reads a disturbed recording is inconclusive, whatever that measures. Each time is as recorded.
+    """
+
+    def recording_of(self, run: Run) -> Recording:
+        return calm(super().recording_of(run))
+
+
+def calm(recording: Recording) -> Recording:
+    """The recording without reasons to distrust it."""
+    if not recording.disturbed:
+        return recording
+    points = tuple(replace(point, disturbed="") for point in recording.points)
+    return replace(recording, points=points, environment=replace(recording.environment, other_processes=()))
 
 
 class _Asked(dict[str, Any]):
@@ -51,7 +70,7 @@ def status(claim: Claim, chapter: str, device: AlteredDevice) -> Status:
 def reads(claim: Claim, chapter: str) -> dict[str, bool]:
     """The recordings that a claim reads, and whether it reads the trace of each."""
     recordings, traces = _Asked(), _Asked()
-    status(claim, chapter, AlteredDevice(recordings=recordings, traces=traces))
+    status(claim, chapter, CalmDevice(recordings=recordings, traces=traces))
     return {name: name in traces.keys_asked for name in (*recordings.keys_asked, *traces.keys_asked)}
 
 
@@ -64,7 +83,7 @@ class Mutant:
     kind: Kind
     of_trace: Callable[[Trace], Trace] | None = None
     of_recording: Callable[[Recording], Recording] | None = None
-    made: list[AlteredDevice] = field(default_factory=list)
+    made: list[CalmDevice] = field(default_factory=list)
 
     @cached_property
     def words(self) -> frozenset[str]:
@@ -72,10 +91,10 @@ class Mutant:
         return frozenset(re.findall(r"[\w:]+", self.name.lower())) - ORDINARY
 
     @property
-    def device(self) -> AlteredDevice:
+    def device(self) -> CalmDevice:
         """The default device with this recording in place of its own. Kept, for other claims that read it."""
         if not self.made:
-            self.made.append(AlteredDevice())
+            self.made.append(CalmDevice())
             self.alter(self.made[0])
         return self.made[0]
 
@@ -151,7 +170,7 @@ def directed(claim: Claim, experiments: Mapping[str, bool]) -> Iterator[Mutant]:
 
 
 def _joined(same: list[Mutant]) -> Mutant:
-    device = AlteredDevice()
+    device = CalmDevice()
     for mutant in same:
         mutant.alter(device)
     return Mutant("all", same[0].name, same[0].kind, made=[device])

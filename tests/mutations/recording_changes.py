@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -44,6 +45,8 @@ def directed(recording: Recording, names: Sequence[str]) -> Iterator[Named]:
     for name in names:
         for path, data in _with_name(recording.data, name):
             yield f"data: {name} in {path}", "structure", lambda r, data=data: replace(r, data=data)  # type: ignore[misc]
+    for name, data in _fine_times(recording.data):
+        yield f"data: {name}", "time", lambda r, data=data: replace(r, data=data)  # type: ignore[misc]
     for factor in FINE_FACTORS:
         for index in range(len(recording.points)):
             yield from _scaled(recording, index, f"point {index}", factor)
@@ -106,6 +109,7 @@ def _altered(value: Any, path: str = "") -> Iterator[tuple[str, Kind, Any]]:
             yield f"{name} {path}", kind, dict(zip(value, numbers, strict=True))
         yield from ((name, "either", {**value, **rows}) for name, rows in _altered_rows(value, path))
         yield from ((f"{name} {path}", "either", {**value, **new}) for name, new in _as_others(value))
+        yield from ((f"{name} {path}", "either", {**value, **new}) for name, new in _alike(value))
         for key, inner in value.items():
             yield f"without {path}/{key}", "structure", {k: v for k, v in value.items() if k != key}
             for name, inner_kind, new in _altered(inner, f"{path}/{key}"):
@@ -159,6 +163,43 @@ def _as_others(value: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]
         for inner, trial in part.items():
             if isinstance(trial, dict) and (shared := {name: trial[name] for name in trial if name in value}):
                 yield f"as {key}/{inner}", shared
+
+
+def _alike(value: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The numbers of one name in several parts, so many times."""
+    parts = {key: part for key, part in value.items() if isinstance(part, dict)}
+    having = Counter(keys for part in parts.values() for keys in _number_keys(part))
+    for keys, factor in itertools.product((keys for keys, count in having.items() if count > 1), FACTORS):
+        name = "/".join(keys)
+        yield f"{factor:g} times each {name} of", {key: _times(part, keys, factor) for key, part in parts.items()}
+
+
+def _number_keys(part: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
+    for key, inner in part.items():
+        if isinstance(inner, dict):
+            yield from ((key, *keys) for keys in _number_keys(inner))
+        elif isinstance(inner, int | float) and not isinstance(inner, bool):
+            yield (key,)
+
+
+def _times(part: Any, keys: Sequence[str], factor: float) -> Any:
+    """A part whose number behind these keys, if it has one, is so many times as large."""
+    if not keys:
+        return type(part)(factor * part)
+    if not isinstance(part, dict) or keys[0] not in part:
+        return part
+    return {**part, keys[0]: _times(part[keys[0]], keys[1:], factor)}
+
+
+def _fine_times(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """A probe's data with the samples of one time a little longer or shorter."""
+    for key, inner in value.items() if isinstance(value, dict) else ():
+        where = f"{path}/{key}"
+        if re.search(r"[/_]us$", where) and isinstance(inner, list) and all(isinstance(us, float) for us in inner):
+            for factor in FINE_FACTORS:
+                yield f"{factor:.3g} times {where}", {**value, key: [factor * us for us in inner]}
+        for name, new in _fine_times(inner, where):
+            yield name, {**value, key: new}
 
 
 def _other_lengths(values: list[Any]) -> Iterator[tuple[str, list[Any]]]:

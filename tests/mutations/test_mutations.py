@@ -13,10 +13,9 @@ from snippets.lab.finding.claim import Claim, Scope, Status
 from snippets.lab.finding.device import Device
 from snippets.lab.finding.figure import Figure
 from snippets.lab.finding.measure import Measure
-from tests.chapters.altered import AlteredDevice
 from tests.lab import samples
 from tests.mutations import trace_changes
-from tests.mutations.mutations import Mutant, directed, flips, generic, reads, status, swapped
+from tests.mutations.mutations import CalmDevice, Mutant, directed, flips, generic, reads, status, swapped
 
 
 def anywhere(claim: Claim) -> Claim:
@@ -55,7 +54,7 @@ def candidates(claim: Claim, chapter: str) -> Iterator[Mutant]:
 
 def flipping(claim: Claim, chapter: str, to: Sequence[Status] = ("holds", "differs")) -> Mutant | None:
     """The first mutant that flips a claim."""
-    before = status(claim, chapter, AlteredDevice())
+    before = status(claim, chapter, CalmDevice())
     return next((mutant for mutant in candidates(claim, chapter) if flips(claim, chapter, mutant, before, to)), None)
 
 
@@ -63,7 +62,7 @@ def flipping(claim: Claim, chapter: str, to: Sequence[Status] = ("holds", "diffe
 def test_each_measured_claim_can_fail(chapter: str) -> None:
     """No altered recording flips those that are listed."""
     own = [claim for of, claim in CLAIMS.values() if of == chapter]
-    measured = [claim for claim in own if judge(claim, chapter, AlteredDevice()).status != "not measured"]
+    measured = [claim for claim in own if judge(claim, chapter, CalmDevice()).status != "not measured"]
     to: dict[str, tuple[Status, ...]] = dict.fromkeys(DOUBTED, ("holds", "differs", "inconclusive"))
     found = {claim.id: flipping(claim, chapter, to.get(claim.id, ("holds", "differs"))) for claim in measured}
     stuck = {claim.id: claim.sentence for claim in measured if found[claim.id] is None}
@@ -73,7 +72,7 @@ def test_each_measured_claim_can_fail(chapter: str) -> None:
 @pytest.mark.parametrize("claim_id", SEVERAL_CHANGES)
 def test_a_composed_mutant_is_needed_and_flips(claim_id: str) -> None:
     chapter, claim = CLAIMS[claim_id]
-    before = status(claim, chapter, AlteredDevice())
+    before = status(claim, chapter, CalmDevice())
     assert flips(claim, chapter, SEVERAL_CHANGES[claim_id], before)
     simple = (mutant for mutant in candidates(claim, chapter) if mutant is not SEVERAL_CHANGES[claim_id])
     assert not any(flips(claim, chapter, mutant, before) for mutant in simple), "one change is enough"
@@ -120,6 +119,6 @@ def test_claims_that_can_and_cannot_fail(
     measure: Measure, band: Band, scope: Scope, read: dict[str, bool], can_fail: bool
 ) -> None:
     made = samples.claim(measure=measure, band=band, scope=scope)
-    assert judge(made, "linear", AlteredDevice()).status == "holds"
+    assert judge(made, "linear", CalmDevice()).status == "holds"
     assert reads(made, "linear") == read
     assert (flipping(made, "linear") is not None) is can_fail

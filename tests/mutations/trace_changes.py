@@ -34,6 +34,8 @@ def generic(trace: Trace) -> Iterator[Named]:
     for factor in FACTORS:
         yield f"{factor:g} times as long: all GPU work", "time", activities(None, _longer(factor))
     yield "later: all GPU work", "time", activities(None, _later)
+    yield "dropped: all GPU work", "structure", _dropped_from(0)
+    yield "dropped: all copies", "structure", activities(None, _without_copies)
     yield from _of_spans(trace)
     for name in _names(trace.cpu_ops):
         for factor in FACTORS:
@@ -111,6 +113,10 @@ def _longer(factor: float) -> Callable[[Any], Sequence[Any]]:
 
 def _later(span: Any) -> Sequence[Any]:
     return (replace(span, start_us=span.start_us + 1000),)
+
+
+def _without_copies(activity: GpuActivity) -> Sequence[GpuActivity]:
+    return () if activity.kind == "memcpy" else (activity,)
 
 
 def _named(name: str) -> Callable[[Any], Sequence[Any]]:
