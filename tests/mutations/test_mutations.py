@@ -30,6 +30,7 @@ DOUBTED = {
     **dict.fromkeys(("P3", "P25", "O-M6"), "both recordings have to change: tests/chapters/matmul_add/test_claims.py"),
     "O-P18": "the slower configuration is slower by definition, and a mutant alters the samples of both",
     "F106": "its spread begins at 1, which holds",
+    "DE75": "its ceiling exceeds the unprofiled iteration, so a larger saving contradicts the trace first",
     "TS23": "to search all mutants for one that decides takes minutes",
 }
 """Claim for which it is enough that a mutant makes it inconclusive -> why."""

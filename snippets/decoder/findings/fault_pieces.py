@@ -8,11 +8,12 @@ from collections.abc import Mapping
 from kinetoscope.html import Cell, Html, code, table
 from kinetoscope.trace.kernel_names import decode_kernel_name
 from kinetoscope.trace.queries import busy_us, copies, count_launches
-from snippets.decoder.findings.faults import FAULTS, Fault, ceiling, speedup
+from snippets.decoder.findings.faults import FAULTS
 from snippets.lab.charts.bar_charts import KINDS, stacked_bars
 from snippets.lab.charts.numbers import figure_cell
 from snippets.lab.experiment import find
 from snippets.lab.finding import Device, Run, TraceError
+from snippets.lab.finding.fault import Fault
 from snippets.lab.page import mend_diff, show as show, timeline, timing_bars
 
 OPENING = ("item", "mask", "cat", "repeat_kv")
@@ -94,10 +95,10 @@ def counts(device: Device, name: str) -> Html:
 def all_faults(device: Device) -> Html:
     """Every fault: an iteration before and after, how many times as fast, the ceiling of its rule."""
     rows: list[list[Cell]] = []
-    for name, fault in FAULTS.items():
+    for fault in FAULTS.values():
         before, after = (device[loop].time("iteration") for loop in fault.loops)
         rows.append(
-            [fault.title, *map(figure_cell, (before, after, speedup(device, name))), *_rule_cells(device, fault)]
+            [fault.title, *map(figure_cell, (before, after, fault.speedup(device))), *_rule_cells(device, fault)]
         )
     head = ["fault", "before", "after", "times as fast", "rule", "its ceiling"]
     return table("Nine faults of token loops, and what mending each one bought", head, rows)
@@ -107,7 +108,7 @@ def _rule_cells(device: Device, fault: Fault) -> list[Cell]:
     if not fault.rule:
         return [None, None]
     try:
-        return [code(fault.rule), figure_cell(ceiling(device, fault))]
+        return [code(fault.rule), figure_cell(fault.ceiling(device))]
     except TraceError:
         return [code(fault.rule), None]
 

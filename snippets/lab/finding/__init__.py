@@ -10,12 +10,13 @@ quantities.py  the quantities that every run has, by name
 crossing.py    the size at which one limit of a growing step gives way to another
 band.py        the values for which a claim holds
 claim.py       a sentence, its band and its source
+fault.py       a fault that a chapter plants: its rule, its ceiling and what mending it saved
 mismatch.py    what happens where recordings of another GPU do not fit: the one boundary for errors
 spread.py      a figure of the whole and of its parts: how far processes and steps differ
 accepted.py    the statuses that were accepted for a device
 book.py        all chapters' figures and claims; only this module imports the chapters' findings
 
-Imports recording, trace and experiment; never capture, drawing or page.
+Imports recording, trace, diagnosis and experiment; never capture, drawing or page.
 """
 
 from kinetoscope.trace.events import TraceError as TraceError

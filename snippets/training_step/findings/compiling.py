@@ -24,7 +24,7 @@ from snippets.lab.finding import (
 )
 from snippets.lab.page import show as show
 from snippets.lab.recording.schema import Timing
-from snippets.training_step.findings.loops import ceiling
+from snippets.training_step.findings.loops import FAULTS
 
 CHAPTER = "training_step"
 VARIANTS: Mapping[str, str] = {"before": "a graph for each length", "after": "mark_dynamic", "padded": "padded"}
@@ -108,7 +108,7 @@ def first_eager(device: Device) -> Figure:
 def recompile_unused(device: Device) -> Figure:
     """Another graph of the model costs no more, without the profiler, than the ceiling of the rule recompiles."""
     after = _median_us(device, "after", compiling=False)
-    most_us = ceiling(device, "recompile").number + after.number
+    most_us = FAULTS["recompile"].ceiling(device).number + after.number
     # Without the first graph, which also loads the compiler; the trace shows a later one
     left_us = [most_us - us for us in _times_us(device, "before", compiling=True)[1:]]
     return Figure(statistics.median(left_us), "us", (min(left_us), max(left_us)), after.origin)

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 
 from kinetoscope.trace.queries import step_us
 from snippets.lab.finding import Claim, Device, Figure, Measure, at_least, claim, equals, paired_ratio
-from snippets.training_step.findings.loops import FAULTS, ceiling, found_in, saved, speedup, unused
+from snippets.training_step.findings.loops import FAULTS
 
 
 def found(identity: str, fault: str, loop: str) -> Claim:
     """The claim that the fault's rule finds the loop before the mend, and only then."""
 
     def measure(device: Device) -> Figure:
-        return found_in(device, fault)
+        return FAULTS[fault].found_in(device)
 
     measure.__doc__ = f"The rule {FAULTS[fault].rule} finds {loop}, and nothing once it is mended."
     return claim(identity, equals("before"))(measure)
@@ -23,9 +23,11 @@ def within_ceiling(identity: str, fault: str, mend: str) -> Claim:
     """The claim that the mend saves no more than the fault's rule says."""
 
     def measure(device: Device) -> Figure:
-        return unused(device, fault)
+        return FAULTS[fault].unused(device)
 
-    measure.__doc__ = f"{mend} saves no more than the ceiling of the rule {FAULTS[fault].rule}."
+    measure.__doc__ = (
+        f"{mend} saves no more than the ceiling of the rule {FAULTS[fault].rule}: the rest is at least zero."
+    )
     return claim(identity, at_least(0), scope="timing")(measure)
 
 
@@ -33,7 +35,7 @@ def faster(identity: str, fault: str, factor: float, mend: str) -> Claim:
     """The claim that the mend makes a loop so many times as fast."""
 
     def measure(device: Device) -> Figure:
-        return speedup(device, fault)
+        return FAULTS[fault].speedup(device)
 
     measure.__doc__ = f"{mend} at least {factor} times as fast."
     return claim(identity, at_least(factor), scope="timing")(measure)
@@ -75,7 +77,7 @@ breaks_speedup = faster("TS72", "breaks", 1.05, "Leaving out the check that brea
 @claim("TS29", equals("before"))
 def cold_found(device: Device) -> Figure:
     """The rule first-step finds the profile of a cold process, and nothing after seven steps of warm-up."""
-    return found_in(device, "cold")
+    return FAULTS["cold"].found_in(device)
 
 
 @claim("TS30", at_least(10), scope="timing")
@@ -123,12 +125,12 @@ def autocast_over_tf32(device: Device) -> Figure:
 
 FIGURES: Mapping[str, Measure] = {
     "compiled_over_eager": lambda device: iteration_ratio(device, "tiny_before", "tiny_compiled"),
-    "item_saved": lambda device: saved(device, "item"),
-    "item_ceiling": lambda device: ceiling(device, "item"),
-    "allocator_saved": lambda device: saved(device, "allocator"),
-    "allocator_ceiling": lambda device: ceiling(device, "allocator"),
-    "tensor_cores_saved": lambda device: saved(device, "tensor_cores"),
-    "tensor_cores_ceiling": lambda device: ceiling(device, "tensor_cores"),
-    "tiny_saved": lambda device: saved(device, "tiny"),
-    "tiny_ceiling": lambda device: ceiling(device, "tiny"),
+    "item_saved": FAULTS["item"].saved,
+    "item_ceiling": FAULTS["item"].ceiling,
+    "allocator_saved": FAULTS["allocator"].saved,
+    "allocator_ceiling": FAULTS["allocator"].ceiling,
+    "tensor_cores_saved": FAULTS["tensor_cores"].saved,
+    "tensor_cores_ceiling": FAULTS["tensor_cores"].ceiling,
+    "tiny_saved": FAULTS["tiny"].saved,
+    "tiny_ceiling": FAULTS["tiny"].ceiling,
 }

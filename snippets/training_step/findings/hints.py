@@ -12,7 +12,7 @@ from kinetoscope.diagnosis.waste import MAX_LAUNCH_GAP_US
 from kinetoscope.trace.events import Step
 from kinetoscope.trace.queries import recorded_step_us, step_us
 from snippets.lab.finding import Device, Figure, Measure, TraceError, percent
-from snippets.training_step.findings.loops import FAULTS, busy_share, ceiling
+from snippets.training_step.findings.loops import FAULTS, busy_share
 from snippets.training_step.findings.probes import printed_rows
 
 HEALTHY = "training_step/healthy"
@@ -22,7 +22,7 @@ ITEM_BEFORE, ITEM_AFTER = FAULTS["item"].loops
 
 def ceiling_share(device: Device, fault: str) -> Figure:
     """The ceiling of a fault's rule as a share of the recorded step."""
-    run, most = device[FAULTS[fault].loops[0]], ceiling(device, fault)
+    run, most = device[FAULTS[fault].loops[0]], FAULTS[fault].ceiling(device)
     return percent(Figure(most.number / recorded_step_us(run.trace.steps), "x", origin=most.origin))
 
 

@@ -12,7 +12,7 @@ from snippets.lab.experiment import find
 from snippets.lab.finding import Device, format_value
 from snippets.lab.page import mend_diff, show as show, timing_bars
 from snippets.training_step.findings.hints import ceiling_share
-from snippets.training_step.findings.loops import FAULTS, TIMED, ceiling, lost
+from snippets.training_step.findings.loops import FAULTS, TIMED
 from snippets.training_step.findings.pictures import PHASES, phases_timeline
 from snippets.training_step.findings.rows import rows
 
@@ -30,7 +30,7 @@ def all_faults(device: Device) -> Html:
     lines: list[list[Cell]] = []
     for name in TIMED:
         before, after = (device[loop].time("iteration") for loop in FAULTS[name].loops)
-        figures = (before, after, ceiling(device, name), ceiling_share(device, name), lost(device, name))
+        figures = (before, after, FAULTS[name].ceiling(device), ceiling_share(device, name), FAULTS[name].lost(device))
         lines.append([FAULTS[name].title, *map(figure_cell, figures)])
     head = ["fault", "iteration before", "after", "ceiling of its rule", "of the recorded step", "lost to the fault"]
     return table("Ten faults, and what mending each one bought", head, lines)
@@ -72,7 +72,7 @@ def times(device: Device, fault: str) -> Html:
     lines += [[name, figure_cell(device[f"training_step/{loop}"].time("iteration"))] for name, loop in between.items()]
     if after not in {f"training_step/{loop}" for loop in between.values()}:
         lines.append(["after", figure_cell(device[after].time("iteration"))])
-    lines.append(["the rule's ceiling of what can be saved", figure_cell(ceiling(device, fault))])
+    lines.append(["the rule's ceiling of what can be saved", figure_cell(FAULTS[fault].ceiling(device))])
     return table(f"{FAULTS[fault].title}: an iteration", ["loop", "time"], lines)
 
 

@@ -11,7 +11,7 @@ from kinetoscope.trace.queries import recorded_step_us
 from snippets.lab.finding import TraceError
 from snippets.lab.recording.consistency import SLOWER
 from snippets.training_step.findings import compiling, healthy, probes
-from snippets.training_step.findings.loops import FAULTS, unused
+from snippets.training_step.findings.loops import FAULTS
 from tests.chapters.altered import RECORDED, AlteredDevice, constant, measured, status, verdict
 from tests.lab.samples import cells
 
@@ -69,7 +69,7 @@ def test_a_loop_that_was_slower_than_its_trace_tells_nothing_of_the_ceiling() ->
     for factor, is_conclusive in ((SLOWER - 0.01, True), (SLOWER + 0.01, False)):
         device = AlteredDevice()
         device.point(before, iteration=slower(before, factor * step_us))
-        figure = unused(device, "item")
+        figure = FAULTS["item"].unused(device)
         assert figure.conclusive == is_conclusive
         assert bool(figure.doubt) != is_conclusive
     judged = verdict(device, "TS2")

@@ -13,7 +13,7 @@ from snippets.lab.page.mends import changed_lines, mend_lines
 from snippets.lab.recording.device import PROJECT
 from snippets.training_step.findings.compiling import eager_in_silence, first_eager, recompile_unused
 from snippets.training_step.findings.healthy import HEALTHY, gpu_busy, pointwise_of_iteration, pointwise_share, purpose
-from snippets.training_step.findings.loops import FAULTS, ceiling, found_in
+from snippets.training_step.findings.loops import FAULTS
 from snippets.training_step.findings.pictures import MIN_FILLED, MIN_RUN_SHARE, phase_spans, reduced
 from snippets.training_step.findings.probes import printed_rows
 from snippets.training_step.findings.tables import first_steps
@@ -38,7 +38,7 @@ def test_what_compiling_again_leaves_of_the_ceiling() -> None:
     device = AlteredDevice()
     lengths = {"us": [1e6 * second for second in seconds], "graphs": [1, 2, 3, 3, 4, 4]}
     device.data("training_step/lengths", before=lengths, after={"us": [9e6, 0.5e6], "graphs": [1, 1]})
-    most_us = ceiling(device, "recompile").number + 0.5e6
+    most_us = FAULTS["recompile"].ceiling(device).number + 0.5e6
     left = recompile_unused(device)
     assert (left.number, left.spread) == (most_us - 2e6, (most_us - 3e6, most_us - 1e6))
 
@@ -64,9 +64,9 @@ def test_two_equal_functions_are_no_mend() -> None:
 def test_a_fault_that_is_not_there_has_no_ceiling(fault: str) -> None:
     before, after = FAULTS[fault].loops
     device = AlteredDevice(traces={before: RECORDED[after].trace})
-    assert found_in(device, fault).value == "neither"
+    assert FAULTS[fault].found_in(device).value == "neither"
     with pytest.raises(TraceError, match="finds nothing"):
-        ceiling(device, fault)
+        FAULTS[fault].ceiling(device)
 
 
 PRINTED_TABLE = """\

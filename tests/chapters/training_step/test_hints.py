@@ -35,7 +35,7 @@ def test_the_row_of_a_step_is_its_span_on_the_cpu(device: AlteredDevice) -> None
 
 
 def test_a_share_of_the_recorded_step() -> None:
-    most = hints.ceiling(RECORDED, "item").number
+    most = hints.FAULTS["item"].ceiling(RECORDED).number
     share = hints.ceiling_share(RECORDED, "item")
     assert share.unit == "%"
     step_us = recorded_step_us(RECORDED["training_step/item_before"].trace.steps)
