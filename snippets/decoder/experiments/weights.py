@@ -168,8 +168,7 @@ def quantized_models(
 
     Returns {variant: {"us": samples of a token, "bytes": of the weights read,
     "error": of the first logits, against float32 with the weights that the
-    codes mean, "kernels": {name: microseconds in a token}}}, or {"stopped":
-    why}.
+    codes mean}}, or {"stopped": why}.
     """
     import torch
 
@@ -179,11 +178,7 @@ def quantized_models(
         kind, options = MODELS[name]
         try:
             found[name] = quantized_tokens(
-                instruments,
-                device,
-                (size, layers, prompt, answer),
-                kind,
-                options,
+                device, (size, layers, prompt, answer), kind, options
             )
         except torch.AcceleratorError:
             raise
@@ -194,7 +189,6 @@ def quantized_models(
 
 
 def quantized_tokens(
-    instruments: Instruments,
     device: str,
     sizes: tuple[str, int, int, int],
     kind: str,
@@ -220,26 +214,11 @@ def quantized_tokens(
     error = relative_error(logits, loop.reference(3))
     if not error <= loop.tolerance:
         raise ValueError(f"wrong: the logits' relative error is {error:.1e}")
-    token = functools.partial(next, loop.losses)
-    timed = times_us({"token": token}, device)
-    kernels = us_by_name(kernels_of(instruments, token, device))
+    timed = times_us({"token": lambda: next(loop.losses)}, device)
     loop.losses.close()
     read = sum(weight_bytes(layer) for layer in other.layers)
     head = other.lm_head.weight.nbytes
-    return {
-        "us": timed["token"],
-        "bytes": read + head,
-        "error": error,
-        "kernels": kernels,
-    }
-
-
-def us_by_name(kernels: list[Any]) -> dict[str, float]:
-    """Microseconds of all activities of the same name, the longest first."""
-    sums: dict[str, float] = {}
-    for one in kernels:
-        sums[one["name"]] = sums.get(one["name"], 0.0) + one["us"]
-    return dict(sorted(sums.items(), key=lambda item: -item[1]))
+    return {"us": timed["token"], "bytes": read + head, "error": error}
 
 
 def weight_probes() -> Iterator[Experiment]:
