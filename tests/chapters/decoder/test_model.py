@@ -144,6 +144,19 @@ def test_a_quantized_product_is_that_of_its_codes(kind: str, rounding: float) ->
     assert 1e-3 < (meant - weight).norm() / weight.norm() < rounding
 
 
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+@pytest.mark.parametrize(("shape", "is_replaced"), [((1, 64), False), ((1, 1, 64), True)])
+def test_the_compiler_replaces_an_int8_product_of_three_dimensions(shape: tuple[int, ...], is_replaced: bool) -> None:
+    from torch._inductor.utils import run_and_get_code
+
+    linear = quantized.Int8Linear(torch.randn(64, 64, dtype=torch.bfloat16))
+    torch._dynamo.reset()
+    with torch.no_grad():
+        _, code = run_and_get_code(torch.compile(linear, dynamic=False), torch.randn(shape, dtype=torch.bfloat16))
+    assert ("_weight_int8pack_mm" in "".join(code)) is is_replaced
+
+
 def test_a_decoder_of_dequantized_weights_has_all_of_them(decoder: model.Decoder) -> None:
     other = quantized.dequantize(quantized.quantize(decoder, "int8"))
     ours, theirs = decoder.state_dict(), other.state_dict()
