@@ -153,7 +153,7 @@ STATEMENTS: Mapping[Document, Mapping[str, Statement]] = {
             "../mlp/#does-the-compiler-always-choose-the-same-kernel",
         ),
         "FC21": Statement(
-            "This time, too, is an A100's. Ratios carry over to another GPU better than times.",
+            "This time, too, is an A100's, and our GPUs take less.",
             "../mlp/#can-a-kernel-from-a-library-do-the-same",
         ),
         "FC37": Statement(

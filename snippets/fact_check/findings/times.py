@@ -39,7 +39,7 @@ A_FIFTH = 1.2
 def inductor_us(device: Device) -> Figure:
     """The compiled MLP's fused kernel takes 89.4 µs, give or take a tenth.
 
-    This GPU moves bytes at a higher rate than an A100, so its kernel takes less time. Compare ratios between GPUs."""
+    This GPU moves bytes at a higher rate than an A100, so its kernel takes less time."""
     return pointwise_us(device["mlp/compiled"])
 
 
