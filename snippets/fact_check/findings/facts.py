@@ -24,7 +24,7 @@ from snippets.lab.page.nav import claim_page
 CHAPTER = "fact_check"
 HEAD = ("the article says", "in a sentence", "measured", "what we tested", "why it differs")
 FOLDED = HEAD[3:]
-LONGEST = 44
+LONGEST = 60
 """Characters of a measured value in a table; the ledger has the rest."""
 ANCHORS = {"1minai": "deep-dive", "Summary of Part 2": "digest", "TokenFeed": "news", "n1n.ai": "n1n"}
 """Short name of an article -> its section of the page."""
@@ -140,7 +140,7 @@ def _measured(verdicts: Sequence[Sequence[Verdict]]) -> Html:
 
 
 def _values(verdicts: Sequence[Verdict], *, has_signs: bool) -> str:
-    """What is tested, if there are several tests; `H200: 5 to 4`, a line for each device, or for those that agree."""
+    """What the value is; `H200: 5 to 4`, a line for each device, or for those that agree."""
     lines: dict[tuple[str, str], list[str]] = {}
     for verdict in verdicts:
         if verdict.measured is not None:
@@ -194,8 +194,8 @@ def tally(device: Device) -> Html:
     ]
     rows.append([Html("<strong>all</strong>"), *_numbers(found)])
     others = dict.fromkeys(each.verdict.device for each in found if each.verdict.device.name != device.name)
-    caption = f"Claims of each source on the {device.short_name}"
-    caption += "".join(f"; of values for an {_model(each)}, on the {each.short_name}" for each in others)
+    caption = f"Claims of each source, judged on the {device.short_name}"
+    caption += "".join(f"; values for an {_model(each)}, on the {each.short_name}" for each in others)
     return table(caption, ("source", "hold", "differ", "undecided"), rows)
 
 

@@ -115,8 +115,8 @@ def test_on_every_tab_the_h100_judges(root: Path) -> None:
             assert of(here).text == of(there).text, name
     assert {source_verdict(each).device.name for each in rows(root, DEFAULT_DEVICE).values()} == {NAME}
     assert facts.h100_verdicts(here).text == facts.h100_verdicts(there).text
-    assert "of values for an H100, on the H100 80GB HBM3" in Markup(facts.tally(here)).text
-    assert "of values for" not in Markup(facts.tally(there)).text
+    assert "; values for an H100, on the H100 80GB HBM3" in Markup(facts.tally(here)).text
+    assert "values for" not in Markup(facts.tally(there)).text
 
 
 def test_without_an_h100_there_is_no_verdict(root: Path) -> None:

@@ -12,7 +12,7 @@ from kinetoscope.trace.kineto import read_recorded_trace
 from snippets.fact_check.findings import block, facts, structure, sweep, tables, times
 from snippets.fact_check.findings.other_device import source_verdict
 from snippets.fact_check.findings.sources import ARTICLES, DEEP_DIVE, DOCUMENTS, TUTORIAL
-from snippets.fact_check.findings.statements import STATEMENTS
+from snippets.fact_check.findings.statements import LABELS, STATEMENTS
 from snippets.lab.finding import Device, Figure, NotTimed
 from snippets.lab.finding.book import all_claims, find_claim, findings, judge
 from snippets.lab.finding.claim import STATUSES, Status
@@ -73,6 +73,7 @@ def test_each_claim_of_an_article_is_in_its_table() -> None:
         claims = {claim.id for _, claim in all_claims().values() if claim.source and claim.source.who == document.who}
         tested = {claim_id for key, statement in statements.items() for claim_id in (key, *statement.also)}
         assert claims <= tested, document.short
+        assert {claim_id for claim_id in tested if not claim_id.islower()} <= LABELS.keys()
         fence = next(line for line in PAGE.splitlines() if f'article, "{document.short}"' in line)
         assert re.findall(r'"([^"]+)"', fence)[2:] == [*statements], "the page shows them in this order"
 
@@ -128,7 +129,7 @@ def test_a_tally_counts_every_claim_once(device: AlteredDevice) -> None:
 def test_a_statement_has_the_verdicts_of_every_device(device: AlteredDevice) -> None:
     text = Markup(facts.article(device, "1minai", *STATEMENTS[DEEP_DIVE])).text
     assert "1minai: what it says, and what we measured" in text
-    assert "CPU's time, two kernels" in text
+    assert "CPU's time saved, two kernels" in text
     assert "no verdict" in text
     assert "read, not measured" in text
     assert 'id="claim-fc23"' in facts.article(device, "1minai", *STATEMENTS[DEEP_DIVE])
