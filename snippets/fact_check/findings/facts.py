@@ -22,7 +22,7 @@ from snippets.lab.page.ledger import COUNTED
 from snippets.lab.page.nav import claim_page
 
 CHAPTER = "fact_check"
-HEAD = ("the article says", "in a sentence", "measured", "what we tested", "why it differs")
+HEAD = ("the article says", "verdict", "measured", "what we tested", "why it differs")
 FOLDED = HEAD[3:]
 LONGEST = 60
 """Characters of a measured value in a table; the ledger has the rest."""
@@ -69,7 +69,7 @@ def posts(device: Device, *claim_ids: str) -> Html:
 
     Raises `ValueError` for a claim of ours.
     """
-    head = ("the post says", "in a sentence", "measured")
+    head = ("the post says", "verdict", "measured")
     rows = []
     for claim_id in claim_ids:
         _, claim = find_claim(claim_id)

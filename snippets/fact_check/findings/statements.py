@@ -202,7 +202,7 @@ STATEMENTS: Mapping[Document, Mapping[str, Statement]] = {
             "../linear/#where-is-the-addition",
         ),
         "FC50": Statement(
-            "Two of the three read the same input, and a multiplication joins them. Part 2 says “stacking”, too, and its "
+            "Two of the three read the same input, and a multiplication joins them. Part 2 says “stack”, too, and its "
             "code has the branch.",
             "../mlp/#how-many-kernels-run",
         ),

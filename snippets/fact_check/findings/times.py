@@ -113,8 +113,8 @@ def launches_saved(device: Device, way: str) -> Figure:
     "FC23", between(60, 70), scope="timing", source=deep_dive("cut GPU kernel launch overhead by 60–70 %", "")
 )
 def overhead_saved(device: Device) -> Figure:
-    """A fused implementation cuts 60 to 70 % of the launch overhead: with this book's two kernels, a call of the forward
-    takes 60 to 70 % less of the CPU's time than eager's.
+    """A fused implementation cuts 60 to 70 % of the launch overhead: with this book's two kernels, a call of the
+    forward takes 60 to 70 % less of the CPU's time than eager's.
 
     Counted as kernels, the share is at the edge of the range, and counted as launch calls it is above. But overhead is
     time, and a call takes the CPU more than its launches: it runs Python, checks its arguments and allocates. So the
