@@ -178,8 +178,8 @@ STATEMENTS: Mapping[Document, Mapping[str, Statement]] = {
         ),
         "FC10": Statement("Right for batch sizes.", "../mlp/#what-happens-when-the-shape-changes"),
         "FC53": Statement(
-            "Right of the data's shape: the rows set the blocks and, by Part 2, the columns the rest. The values don't "
-            "matter.",
+            "Right of the data's shape: it starts a block for each row and, by Part 2, the columns set the rest. We "
+            "recorded only one number of rows.",
             "../mlp/#can-a-kernel-from-a-library-do-the-same",
         ),
         "FC54": Statement(

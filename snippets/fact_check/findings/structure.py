@@ -282,8 +282,8 @@ def compiled_for_liger(device: Device) -> Figure:
     source=digest("picking its launch settings from the data it receives", ANYWHERE),
 )
 def blocks_of_liger(device: Device) -> Figure:
-    """Liger's kernel picks its launch settings from the data it receives: it starts a block for each row of its
-    input, at 3072 columns and at 4096."""
+    """Liger's kernel picks its launch settings from the data it receives: for an input of 8192 rows it starts a block
+    for each, at 3072 columns and at 4096."""
 
     def launch(step: Step) -> str:
         return f"{launch_size(pointwise(step)[0])[0]} blocks for {matmul_shapes(step)[0][0]} rows"
