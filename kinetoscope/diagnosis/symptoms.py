@@ -118,6 +118,7 @@ FULL = Branch(
             "communication.",
             "training_step_faults/#no-tensor-cores",
             ("exposed-communication", "float64-kernels", "no-tensor-cores", "slow-products", "stragglers"),
+            also="your_trace/#which-rank-is-late",
         ),
     ),
 )

@@ -103,8 +103,8 @@ def check_gpu_events(trace: Trace) -> Check:
         seen = f"no kernel, though {launches:,} launches were recorded: the GPU's side was not delivered"
         cure = (
             f"have {_RECORD}, and call doctor on the machine that recorded it: no permission to profile, another "
-            "profiler (Nsight, DCGM, CUPTI counters of Kineto) or a CUPTI of another CUDA are the usual reasons; end "
-            "the profile after torch.cuda.synchronize()"
+            "profiler in the process (Nsight, CUPTI counters of Kineto) or a CUPTI of another CUDA are the usual "
+            "reasons; end the profile after torch.cuda.synchronize()"
         )
         return Check("GPU events", "failed", seen, cure, MISSING_EVENTS)
     if trace.unread and not kinds:

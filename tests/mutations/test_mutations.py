@@ -35,6 +35,8 @@ DOUBTED = {
 }
 """Claim for which it is enough that a mutant makes it inconclusive -> why."""
 SEVERAL_CHANGES: Mapping[str, Mutant] = {
+    "FC50": Mutant("mlp/eager", "each Linear reads the one before it", "structure", trace_changes.as_a_stack),
+    "FC52": Mutant("mlp/eager", "every operator has GPU work", "structure", trace_changes.without_idle_ops),
     "M2": Mutant("mlp/eager", "the products have the names of an A100's", "structure", trace_changes.as_on_a100),
 }
 """Claim that flips only if several things change at once -> these."""

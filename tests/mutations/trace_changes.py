@@ -34,6 +34,7 @@ def generic(trace: Trace) -> Iterator[Named]:
     for factor in FACTORS:
         yield f"{factor:g} times as long: all GPU work", "time", activities(None, _longer(factor))
     yield "later: all GPU work", "time", activities(None, _later)
+    yield "back to back: all GPU work", "time", _back_to_back
     yield "dropped: all GPU work", "structure", _dropped_from(0)
     yield "dropped: all copies", "structure", activities(None, _without_copies)
     yield from _of_spans(trace)
@@ -245,6 +246,17 @@ def _later_from(index: int) -> Change:
     return lambda trace: _with_activities(trace, {id(a): _later(a) for s in trace.steps for a in s.activities[index:]})
 
 
+def _back_to_back(trace: Trace) -> Trace:
+    """In each step, work begins when the work before it ends."""
+    new = dict[int, Sequence[GpuActivity]]()
+    for step in trace.steps:
+        end_us = step.activities[0].start_us if step.activities else 0.0
+        for activity in step.activities:
+            new[id(activity)] = (replace(activity, start_us=end_us),)
+            end_us += activity.duration_us
+    return _with_activities(trace, new)
+
+
 def _dropped_from(index: int) -> Change:
     return lambda trace: _with_activities(trace, {id(a): () for s in trace.steps for a in s.activities[index:]})
 
@@ -405,6 +417,32 @@ def _only(place: int, change: Change) -> Change:
         return replace(trace, steps=tuple(steps))
 
     return changed
+
+
+def as_a_stack(trace: Trace) -> Trace:
+    """Of three products, the second reads what the first writes, and its own result is as wide."""
+    first, second, _ = (
+        index
+        for index, activity in enumerate(trace.steps[0].activities)
+        if activity.kind == "kernel" and activity.op and activity.op.name == "aten::mm"
+    )
+    op = trace.steps[0].activities[first].op
+    assert op is not None
+    (rows, _), (_, width) = op.input_shapes[:2]
+
+    def changed(activity: GpuActivity) -> Sequence[GpuActivity]:
+        shapes = ((rows, width), (width, width))
+        return (replace(activity, op=activity.op and replace(activity.op, input_shapes=shapes)),)
+
+    return activities(second, changed)(trace)
+
+
+def without_idle_ops(trace: Trace) -> Trace:
+    """Every operator is left that puts work on the GPU, itself or by another one."""
+    at_work = {op.name for activity in trace.activities if activity.op for op in activity.op.chain}
+    for name in dict.fromkeys(op.name for op in trace.cpu_ops if op.name not in at_work):
+        trace = ops(name, OP_CHANGES["dropped"])(trace)
+    return trace
 
 
 def as_on_a100(trace: Trace) -> Trace:

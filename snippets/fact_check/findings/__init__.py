@@ -8,7 +8,8 @@ times.py        speedups, launch overhead, small batches, the cache
 traffic.py      what less traffic buys: a forward, training
 block.py        one block: two times on an A100, a table of an H100
 datasheet.py    what an A100's datasheet leaves of these two times
-facts.py        every claim of the page, and the tally
+statements.py   what each article says, and what came out
+facts.py        the statements with every device's verdicts, and the tally
 tables.py       the page's other tables
 """
 

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from kinetoscope.html import Html
-from snippets.fact_check.findings.sources import H100
 from snippets.lab.finding import Device, Figure, Measure, NotRecorded, Source
-from snippets.lab.finding.book import Verdict, find_claim, judge
+from snippets.lab.finding.book import Verdict, judge
 from snippets.lab.finding.device import all_devices
 from snippets.lab.finding.mismatch import reading
-from snippets.lab.page import show as show, verdicts
-from snippets.lab.page.frame import opened_device, verdict_box
 
 H200 = "NVIDIA H200"
 
@@ -48,17 +44,3 @@ def source_verdict(verdict: Verdict) -> Verdict:
         return verdict
     tester = _tester(verdict.device, source)
     return judge(verdict.claim, verdict.chapter, tester) if tester else verdict
-
-
-def verdicts_of_the_h100(device: Device, *claim_ids: str) -> Html:
-    """Claims about values for an H100, with the recorded H100's verdicts and their reasons.
-
-    The same on every tab. Without an H100 it shows that this device cannot test them.
-    """
-    try:
-        there = recorded(device, H100)
-    except NotRecorded:
-        return verdicts(device, *claim_ids)
-    judged = (judge(claim, of, there) for of, claim in map(find_claim, claim_ids))
-    boxes = (verdict_box(verdict, opened_device(there), verdict.claim.why) for verdict in judged)
-    return Html(f'<div class="verdicts" data-search-exclude>{"".join(boxes)}</div>')

@@ -9,7 +9,7 @@ from kinetoscope.trace.queries import count_launches, kernel_time_us
 from snippets.fact_check.findings.other_device import measured_on
 from snippets.fact_check.findings.sources import H100, about, deep_dive, digest
 from snippets.fused_mlp.findings.shapes import PEERS, row_run, shapes_in
-from snippets.lab.finding import Device, Figure, Measure, at_least, at_most, between, claim, matches
+from snippets.lab.finding import Device, Figure, Measure, NotTimed, at_least, at_most, between, claim, matches
 from snippets.lab.finding.device import all_devices
 from snippets.lab.finding.measure import derived, largest, paired_ratio, quantity_ratio, smallest
 from snippets.mlp.findings.costs import ONE_TOKEN, SIZES, SWEEPS, at_size
@@ -30,15 +30,25 @@ A_FIFTH = 1.2
 # -- two kernels for one job
 
 
-@claim("FC20", between(*about(89.4)), scope="timing", source=digest("89.4 µs", only_there=True))
+@claim(
+    "FC20",
+    between(*about(89.4)),
+    scope="timing",
+    source=digest("89.4 microseconds measured for the compiled fused kernel", only_there=True),
+)
 def inductor_us(device: Device) -> Figure:
     """The compiled MLP's fused kernel takes 89.4 µs, give or take a tenth.
 
-    This GPU moves bytes at a higher rate than an A100, so its kernel takes less time. Compare ratios between GPUs."""
+    This GPU moves bytes at a higher rate than an A100, so its kernel takes less time."""
     return pointwise_us(device["mlp/compiled"])
 
 
-@claim("FC21", between(*about(92.8)), scope="timing", source=digest("92.8 µs", only_there=True))
+@claim(
+    "FC21",
+    between(*about(92.8)),
+    scope="timing",
+    source=digest("92.8 microseconds measured for the hand-tuned Liger GEGLU MLP", only_there=True),
+)
 def liger_us(device: Device) -> Figure:
     """Liger's GeGLU kernel takes 92.8 µs, give or take a tenth.
 
@@ -99,10 +109,23 @@ def launches_saved(device: Device, way: str) -> Figure:
     return derived(100 * (1 - fewer.number / eager.number), eager, fewer, unit="%")
 
 
-@claim("FC23", between(60, 70), source=deep_dive("cut GPU kernel launch overhead by 60–70 %", ""))
+@claim(
+    "FC23", between(60, 70), scope="timing", source=deep_dive("cut GPU kernel launch overhead by 60–70 %", "")
+)
+def overhead_saved(device: Device) -> Figure:
+    """A fused implementation cuts 60 to 70 % of the launch overhead: with this book's two kernels, a call of the
+    forward takes 60 to 70 % less of the CPU's time than eager's.
+
+    Counted as kernels, the share is at the edge of the range, and counted as launch calls it is above. But overhead is
+    time, and a call takes the CPU more than its launches: it runs Python, checks its arguments and allocates. So the
+    share of the time that goes depends on the machine's CPU, too. Measure the CPU's time of a call."""
+    kept = enqueue_over_eager(device, "two kernels")
+    low, high = kept.bounds
+    return Figure(100 - 100 * kept.number, "%", (100 - 100 * high, 100 - 100 * low), kept.origin)
+
+
 def kernels_saved(device: Device) -> Figure:
-    """A fused implementation saves 60 to 70 % of the MLP's launches; counted here: kernels of our forward, in which
-    gate, up, GELU and the multiplication are a single one, against eager's."""
+    """Percent of the eager forward's kernels that this book's two kernels save."""
     eager, ours = (device[f"fused_mlp/{name}"].per_step(lambda step: len(step.kernels)) for name in ("eager", "fused"))
     return derived(100 - 100 * ours.number / eager.number, eager, ours, unit="%")
 
@@ -185,15 +208,12 @@ def registers(device: Device) -> Figure:
     return derived(f"eager {word}: {eager.value} against {fused.value}", eager, fused)
 
 
-@claim(
-    "FC35", at_most(1.02), scope="timing", source=deep_dive("fusion might not help if the data can't stay in cache", "")
-)
+@claim("FC35", at_least(1.02), scope="timing")
 def gain_beyond_the_cache(device: Device) -> Figure:
-    """Fusion does not help where data cannot stay in cache; here: at the size whose hidden tensor is larger than the L2
-    cache, the compiled forward is at most 2 % faster than eager's, interleaved.
-
-    It helps there, too. A fused value stays in a register and needs no cache. Eager writes it to memory and reads it
-    back. If your tensors outgrow the cache, fuse first."""
+    """At the size whose hidden tensor is larger than the L2 cache, the compiled forward is at least 2 % faster than
+    eager's, interleaved."""
+    if hidden_bytes(device, SIZES[-1]) <= device["mlp/eager"].environment.l2_bytes:
+        raise NotTimed("the L2 cache holds the hidden tensor of every size; time a larger one")
     return at_size(device, "eager", "compiled", SIZES[-1], "interleaved")
 
 

@@ -43,6 +43,18 @@ SERIES = {
     "Part 3": "https://huggingface.co/blog/torch-attention-profile",
 }
 """The posts of the series *Profiling in PyTorch* -> their addresses, as in mkdocs.yml."""
+ARTICLES = {
+    "The Profiling Deep-Dive on nn.Linear Fusion": (
+        "https://1minai.site/article/huggingface-details-pytorch-profiling-for-fused-mlp-layers"
+    ),
+    "Hugging Face has published the second installment of its PyTorch profiling series": (
+        "https://tokenfeed.pages.dev/humans-teach-pytorch-to-skip-the-middleman-admirably"
+    ),
+    "Profiling in PyTorch: From nn.Linear to Fused MLP Optimization": (
+        "https://explore.n1n.ai/blog/profiling-pytorch-nn-linear-fused-mlp-optimization-2026-06-12"
+    ),
+}
+"""Articles about the series, by title -> their addresses."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +71,7 @@ class Source:
     @property
     def address(self) -> str:
         """The address of the source; empty if unknown."""
-        return SERIES.get(self.who, "")
+        return {**SERIES, **ARTICLES}.get(self.who, "")
 
     def can_be_tested_on(self, device_name: str) -> bool:
         """Whether the GPU with this folder name can hold or refute the value: `NVIDIA H100` names each kind of H100."""

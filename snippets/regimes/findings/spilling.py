@@ -9,11 +9,10 @@ from typing import Any
 
 from kinetoscope.html import Cell, Html, details, table
 from kinetoscope.trace.units import format_value
-from snippets.lab.finding import Device, Figure, Measure, Source, at_least, at_most, claim, equals, timing_of_samples
+from snippets.lab.finding import Device, Figure, Measure, at_least, claim, equals, timing_of_samples
 from snippets.lab.finding.measure import derived, ratio_of_pairs
 from snippets.lab.page import figure_cell, show as show
 from snippets.lab.recording.schema import Timing
-from snippets.regimes.findings.launches import ARTICLE
 
 FEW, MANY = 64, 8192
 FITS, SPILLS = "128x256x64, 8 warps, 3 stages", "128x256x64, 4 warps, 3 stages"
@@ -146,18 +145,6 @@ def moves_in_loop(device: Device) -> Figure:
     pairs = [[in_loop(device, tile, kind) for kind in ("stores", "loads")] for tile in (FITS, SPILLS)]
     texts = (" and ".join(figure.text for figure in pair) for pair in pairs)
     return derived("; ".join(texts), *(figure for pair in pairs for figure in pair))
-
-
-@claim("RG53", at_most(1), scope="this-gpu", source=Source(ARTICLE, "less register pressure", device=""))
-def registers_over_fused(device: Device) -> Figure:
-    """With few tokens, a thread of a Linear in two kernels takes fewer registers than one of the fused kernel.
-
-    cuBLAS's product alone takes more of them than the fused kernel, which spills none, and is faster on the GPU than
-    two kernels together. What the two win with few tokens, they win on the CPU.
-    """
-    naive = device["regimes/bias_eager_64"].per_step(lambda step: step.kernels[0].registers or 0)
-    fused = of_tile(device, FEW, fastest_tile(device, FEW), "registers")
-    return derived(naive.number / fused.number, naive, fused, unit="x", display=f"{naive.text} against {fused.text}")
 
 
 @claim("RG54", equals(0), scope="this-gpu")

@@ -5,10 +5,9 @@ from __future__ import annotations
 from kinetoscope.html import Cell, Html, table
 from kinetoscope.trace.units import format_value
 from snippets.lab.charts.bar_charts import stacked_bars
-from snippets.lab.finding import Device, Figure, NotTimed, Source, at_least, at_most, between, claim, equals
+from snippets.lab.finding import Device, Figure, NotTimed, at_least, at_most, between, claim, equals
 from snippets.lab.page import show as show
 from snippets.training_memory.findings import held
-from snippets.training_memory.findings.allocator import ARTICLE
 from snippets.training_memory.findings.charts import memory_timeline
 from snippets.training_memory.findings.drawn import HELD, NAMES as KINDS
 
@@ -89,18 +88,10 @@ def _reserved(device: Device, name: str) -> tuple[int, int, int]:
     return everything - free, reserved, split
 
 
-@claim(
-    "TM58",
-    at_least(25),
-    source=Source(ARTICLE, "significantly higher than the sum of your weights and activations", device=""),
-)
+@claim("TM58", at_most(25))
 def fragmented_share(device: Device) -> Figure:
-    """Memory in use far above the sum of weights and activations may be fragmentation: in a float32 step with so much
-    in use, at least a quarter of the reserved memory lies in free parts of segments.
-
-    It may be, but here it is not. Gradients, the optimizer's states and the driver's context are above that sum, too,
-    in every training step. So a high total alone does not tell. Read the free parts themselves, which memory_summary
-    calls non-releasable."""
+    """Memory in use far above the sum of weights and activations need not be fragmentation: in a float32 step with so
+    much in use, at most a quarter of the reserved memory lies in free parts of segments."""
     _, reserved, split = _reserved(device, "fp32")
     if used_over_sum(device).number < HIGH:
         raise NotTimed("the float32 step has less in use: it cannot test the sign")

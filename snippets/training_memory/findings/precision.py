@@ -9,14 +9,10 @@ from kinetoscope.trace.events import GpuActivity, Step
 from kinetoscope.trace.kernel_names import decode_kernel_name
 from kinetoscope.trace.queries import kernel_time_us
 from snippets.lab.charts.numbers import figure_cell
-from snippets.lab.finding import Device, Figure, Measure, Source, at_least, at_most, claim, equals, format_value
+from snippets.lab.finding import Device, Figure, Measure, at_least, at_most, claim, equals, format_value
 from snippets.lab.finding.measure import paired_ratio, unpaired_ratio
 from snippets.lab.page import show as show
 from snippets.training_memory.findings import steps
-
-ARTICLE = Source(
-    "The Profiling Deep-Dive on nn.Linear Fusion", "fusion might not help if the data can't stay in cache", device=""
-)
 
 
 def _speedup(device: Device, slow: str, fast: str) -> Figure:
@@ -44,16 +40,6 @@ def bfloat16_over_autocast(device: Device) -> Figure:
 @claim("TM18", at_least(1.1), scope="timing")
 def compiled_autocast(device: Device) -> Figure:
     """Compiled, a step under autocast is at least 1.1 times as fast."""
-    return _speedup(device, "autocast", "autocast_compiled")
-
-
-@claim("TM26", at_most(1.05), scope="timing", source=ARTICLE)
-def fusion_does_not_help(device: Device) -> Figure:
-    """Under mixed precision, fusion might not help: compiled, a step is at most 1.05 times as fast.
-
-    Mixed precision adds kernels that only convert, and fusion merges those of activations into their neighbors. It
-    needs no cache for that: a merged kernel keeps its numbers in registers.
-    """
     return _speedup(device, "autocast", "autocast_compiled")
 
 

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from snippets.fact_check.findings import block, facts, tables
-from snippets.fact_check.findings.facts import SECTIONS, judged
-from snippets.fact_check.findings.other_device import measured_on, recorded, source_verdict, verdicts_of_the_h100
-from snippets.fact_check.findings.sources import H100
+from snippets.fact_check.findings.facts import judged
+from snippets.fact_check.findings.other_device import measured_on, recorded, source_verdict
+from snippets.fact_check.findings.sources import H100, TUTORIAL
+from snippets.fact_check.findings.statements import STATEMENTS
 from snippets.lab.finding import Device, Figure, NotRecorded
 from snippets.lab.finding.book import Verdict
 from snippets.lab.finding.mismatch import Mismatch
@@ -21,7 +22,7 @@ from tests.lab.samples import BOOK, Markup
 from tests.second_device import scale_timings
 
 NAME = "nvidia-h100-80gb-hbm3"
-ROWS = tuple(SECTIONS["h100-table"])
+ROWS = ("FC27", "FC28", "FC29", "FC30", "FC31", "FC32")
 READ = ("fact_check/block.*", "fused_mlp/linear_8192_*")
 """What the rows read."""
 
@@ -91,7 +92,7 @@ def test_what_an_h100_lacks_is_not_taken_from_another(root: Path) -> None:
     add(root, DEFAULT_DEVICE)
     shutil.rmtree(root / NAME / "fused_mlp")
     without_kernels = rows(root)
-    assert {name for name, each in without_kernels.items() if each.status == "not measured"} == {"FC27", "FC28", "FC29"}
+    assert {name for name, each in without_kernels.items() if each.status == "not measured"} == {"FC28", "FC29"}
     shutil.rmtree(root / NAME / "fact_check")
     assert {each.status for each in rows(root).values()} == {"not measured"}
 
@@ -100,22 +101,22 @@ def test_on_every_tab_the_h100_judges(root: Path) -> None:
     add(root, DEFAULT_DEVICE)
     scale(root / DEFAULT_DEVICE, 2)
     here, there = Device(root, DEFAULT_DEVICE), Device(root, NAME)
-    for piece in (lambda device: verdicts_of_the_h100(device, *ROWS), tables.h100_table):
+    for piece in (lambda device: facts.article(device, "n1n.ai", *STATEMENTS[TUTORIAL]), tables.h100_table):
         assert piece(here) == piece(there)
-    text = Markup(verdicts_of_the_h100(here, *ROWS)).text
+    text = Markup(facts.article(here, "n1n.ai", *STATEMENTS[TUTORIAL])).text
     assert "cannot be tested" not in text
     for each in rows(root).values():
         assert each.claim.sentence in text
-        assert each.claim.why in text
+        assert (each.claim.why in text) == (each.status == "differs")
         assert each.measured is not None
-        assert f"H100 80GB HBM3: {each.measured.text}" in text
+        assert f"H100: {each.measured.text}" in text
     for name, of in block.FIGURES.items():
         if name.startswith("h100_"):
             assert of(here).text == of(there).text, name
     assert {source_verdict(each).device.name for each in rows(root, DEFAULT_DEVICE).values()} == {NAME}
     assert facts.h100_verdicts(here).text == facts.h100_verdicts(there).text
-    assert "of values for an H100, on the H100 80GB HBM3" in Markup(facts.tally(here)).text
-    assert "of values for" not in Markup(facts.tally(there)).text
+    assert "; values for an H100, on the H100 80GB HBM3" in Markup(facts.tally(here)).text
+    assert "values for" not in Markup(facts.tally(there)).text
 
 
 def test_without_an_h100_there_is_no_verdict(root: Path) -> None:
@@ -124,7 +125,7 @@ def test_without_an_h100_there_is_no_verdict(root: Path) -> None:
     here = Device(root, DEFAULT_DEVICE)
     with pytest.raises(NotRecorded, match="no NVIDIA H100 is recorded"):
         recorded(here, H100)
-    assert "cannot be tested" in Markup(verdicts_of_the_h100(here, *ROWS)).text
+    assert "cannot be tested" in Markup(facts.article(here, "n1n.ai", *STATEMENTS[TUTORIAL])).text
     assert "on the H200" in Markup(tables.h100_table(here)).text
     assert {source_verdict(each).status for each in rows(root, DEFAULT_DEVICE).values()} == {"cannot be tested"}
 

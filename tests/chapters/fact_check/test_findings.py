@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from kinetoscope.trace.kineto import read_recorded_trace
-from snippets.fact_check.findings import block, facts, sweep, tables, times
-from snippets.fact_check.findings.sources import ARTICLES, DOCUMENTS, short_name
+from snippets.fact_check.findings import block, facts, structure, sweep, tables, times
+from snippets.fact_check.findings.other_device import source_verdict
+from snippets.fact_check.findings.sources import ARTICLES, DEEP_DIVE, DOCUMENTS, TUTORIAL
+from snippets.fact_check.findings.statements import LABELS, STATEMENTS
 from snippets.lab.finding import Device, Figure, NotTimed
 from snippets.lab.finding.book import all_claims, find_claim, findings, judge
 from snippets.lab.finding.claim import STATUSES, Status
+from snippets.lab.finding.device import all_devices
 from snippets.lab.recording.device import PROJECT
 from tests.chapters.altered import AlteredDevice
 from tests.chapters.fact_check.samples import KERNEL, block_data, recordings
 from tests.lab.sample_recordings import page_on_samples, save_samples
-from tests.lab.samples import BOOK, Markup
+from tests.lab.samples import BOOK, Markup, cells
 
 PAGE = (PROJECT / "docs" / "fact_check.md").read_text("utf-8")
 OWN = findings("fact_check").claims
@@ -58,53 +62,110 @@ def test_every_article_has_its_row_on_the_page_and_in_the_ledger(device: Altered
     rows = Markup(facts.tally(device)).text
     for document in DOCUMENTS:
         assert document.who in said, document.short
-        assert document.who in rows
+        assert document.short in rows
         assert any(each.source.who == document.who for each in facts.judged(device)), document.short
     for document in ARTICLES:
         assert any(claim.source and claim.source.who == document.who for claim in OWN), document.short
 
 
-def test_each_claim_of_others_is_in_the_table_and_each_section_on_the_page() -> None:
-    titles = {document.who for document in ARTICLES}
-    of_articles = {claim.id for _, claim in all_claims().values() if claim.source and claim.source.who in titles}
-    assert of_articles <= {*facts.CLAIMS}, "show these in docs/fact_check.md and name them in SECTIONS"
-    assert len({*facts.CLAIMS}) == len(facts.CLAIMS)
-    for section, claims in facts.SECTIONS.items():
-        assert f"{{ #{section} }}" in PAGE, section
-        for claim_id in claims:
-            assert f'"{claim_id}"' in PAGE.partition(f"{{ #{section} }}")[2].partition("\n## ")[0], claim_id
+def test_each_claim_of_an_article_is_in_its_table() -> None:
+    for document, statements in STATEMENTS.items():
+        claims = {claim.id for _, claim in all_claims().values() if claim.source and claim.source.who == document.who}
+        tested = {claim_id for key, statement in statements.items() for claim_id in (key, *statement.also)}
+        assert claims <= tested, document.short
+        assert {claim_id for claim_id in tested if not claim_id.islower()} <= LABELS.keys()
+        fence = next(line for line in PAGE.splitlines() if f'article, "{document.short}"' in line)
+        assert re.findall(r'"([^"]+)"', fence)[2:] == [*statements], "the page shows them in this order"
+
+
+def test_a_page_names_all_statements_of_an_article(device: AlteredDevice) -> None:
+    with pytest.raises(ValueError, match=r"name these statements of TokenFeed on the page: \['FC50', 'regimes'\]"):
+        facts.article(device, "TokenFeed", "FC5", "FC4", "FC46")
+
+
+def test_statements_lead_to_sections_of_this_page_and_others() -> None:
+    """The check of the built site follows links to other pages."""
+    own = {statement.link for of in STATEMENTS.values() for statement in of.values() if statement.link[0] == "#"}
+    assert [link for link in sorted(own) if f"{{ {link} }}" not in PAGE] == []
+    assert [anchor for anchor in facts.ANCHORS.values() if f"{{ #{anchor} }}" not in PAGE] == []
+
+
+def test_statements_have_no_number_that_was_measured() -> None:
+    unit = re.compile(r"\d[\d.,]*\s?(?:[mµun]s|[GT]B|[kMGT]B|%|x)(?!\w)")
+    assert [key for of in STATEMENTS.values() for key, statement in of.items() if unit.search(statement.plain)] == []
+
+
+def test_what_is_right_holds_and_what_is_not_differs(device: AlteredDevice) -> None:
+    """A sentence that begins with *Right* is about claims that hold on every device, and no other sentence is."""
+    for statements in STATEMENTS.values():
+        for key, statement in statements.items():
+            claims = [find_claim(claim_id)[1] for claim_id in (key, *statement.also) if not key.islower()]
+            statuses = {
+                source_verdict(judge(claim, "fact_check", each)).status
+                for claim in claims
+                if claim.source
+                for each in all_devices(BOOK.root)
+            }
+            if statuses:
+                assert statement.plain.startswith("Right") == (statuses == {"holds"}), key
 
 
 def test_the_books_own_claims_are_not_checked(device: AlteredDevice) -> None:
     with pytest.raises(ValueError, match="FC7 is ours"):
         facts.judged(device, ["FC7"])
-    with pytest.raises(KeyError):
-        short_name("somebody")
+    with pytest.raises(ValueError, match="FC7 is ours"):
+        facts.posts(device, "FC7")
 
 
 def test_a_tally_counts_every_claim_once(device: AlteredDevice) -> None:
     counts = [facts.count(device, status).number for status in STATUSES]
-    assert sum(counts) == len(facts.CLAIMS)
-    assert facts.count(device, "holds").text == f"{counts[0]:.0f} of {len(facts.CLAIMS)}"
-    assert facts.untestable(device).number == counts[3]
-    assert facts.untestable(device).text == "3 for an A100", "an H100 has recorded"
+    judged = facts.judged(device)
+    assert sum(counts) == len(judged) == len({each.verdict.claim.id for each in judged})
+    assert facts.count(device, "holds").text == f"{counts[0]:.0f} of {len(judged)}"
+    last = [str(number) for number in (counts[0], counts[1], sum(counts[2:]))]
+    assert cells(facts.tally(device))[-1][1:] == [number.removesuffix(".0") for number in last]
 
 
-def test_tests_of_one_statement_are_of_one_source(device: AlteredDevice) -> None:
-    sources = {each.verdict.claim.id: each.source for each in facts.judged(device)}
-    for claim_id, first in facts.SAME_STATEMENT.items():
-        assert sources[claim_id].who == sources[first].who, claim_id
-        assert first not in facts.SAME_STATEMENT, first
-    assert "Deep dive" in (text := Markup(facts.tally(device)).text)
-    assert "17 claims from 10 statements: " in text
+def test_a_statement_has_the_verdicts_of_every_device(device: AlteredDevice) -> None:
+    text = Markup(facts.article(device, "1minai", *STATEMENTS[DEEP_DIVE])).text
+    assert "1minai: what it says, and what we measured" in text
+    assert "CPU's time saved, two kernels" in text
+    assert "no verdict" in text
+    assert "read, not measured" in text
+    assert 'id="claim-fc23"' in facts.article(device, "1minai", *STATEMENTS[DEEP_DIVE])
 
 
-def test_a_device_without_a_recording_is_named(device: AlteredDevice) -> None:
-    (only_an_a100,) = (
-        row for row in Markup(facts.fact_table(device)).text.split("Digest: ") if row.startswith("89.4 µs")
-    )
-    assert only_an_a100.startswith("89.4 µs; A100: not recorded")
-    assert "H100: not recorded" not in Markup(facts.fact_table(device)).text, "an H100 has recorded"
+def test_a_value_for_one_gpu_is_judged_by_it_alone() -> None:
+    text = Markup(facts.article(BOOK, "n1n.ai", *STATEMENTS[TUTORIAL])).text
+    (gelu,) = (row for row in text.split("“") if row.startswith("GeLU 0.04 ms”"))
+    assert "H100: 43.9 µs" in gelu
+    assert "H200" not in gelu
+
+
+def test_a_post_that_differs_has_the_first_sentence_of_the_reason() -> None:
+    text = Markup(facts.posts(BOOK, "P1", "P25")).text
+    assert "✓ holds" in text
+    assert "With nothing left to wait for, the call takes only its own time." in text
+    assert "In the post's trace the GPU began late" not in text
+
+
+def test_verdicts_that_differ_have_signs() -> None:
+    text = Markup(facts.posts(BOOK, "M7")).text
+    assert "≠ H100: 13.4 %" in text
+    assert "? H200: 10.3 %" in text
+
+
+def test_a_stack_feeds_each_linear_from_the_one_before() -> None:
+    assert structure.widths_of_the_linears.band(Figure("768 to 3072, 3072 to 3072, 3072 to 768"))
+    assert not structure.widths_of_the_linears.band(Figure("768 to 3072, 768 to 3072, 3072 to 768"))
+    assert not structure.widths_of_the_linears.band(Figure("768 to 3072, 3072 to 768"))
+
+
+def test_the_overhead_that_two_kernels_save(device: AlteredDevice) -> None:
+    device.time("fused_mlp/eager", 100.0, "enqueue")
+    device.time("fused_mlp/fused", 35.0, "enqueue")
+    assert times.overhead_saved(device).number == pytest.approx(65)
+    assert status("FC23", device) == "holds"
 
 
 def test_most_of_the_shapes() -> None:
@@ -209,9 +270,6 @@ def test_tables(device: AlteredDevice) -> None:
     assert "aten::t" not in rows, "it takes no time on the GPU"
     assert "Lazy Function Loading\noverhead" in rows
     assert "cudaFuncGetAttributes\nCUDA call" in rows
-    table = Markup(facts.fact_table(device)).text
-    assert "cannot be tested" in table
-    assert "Deep dive" in table
 
 
 def test_the_page_on_samples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
