@@ -40,7 +40,7 @@ def peaks(device: Device) -> dict[str, int]:
 
 @claim("O-A50", equals(True), scope="timing")
 def same_order(device: Device) -> Figure:
-    """By interleaved GPU time, training steps of attention come in the same order as its forwards alone."""
+    """By interleaved GPU time, the ways to compute attention come in the same order in training as in a forward."""
     training = fastest_first(device, TRAINING)
     is_same = training.value == fastest_first(device, EIGHT).value
     return Figure(is_same, display=str(training.value), origin=training.origin)

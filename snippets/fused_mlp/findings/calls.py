@@ -45,13 +45,13 @@ def call_ratio(device: Device, upper: str, lower: str) -> Figure:
 
 @claim("F97", at_most(0.6), scope="timing")
 def cpu_over_eager(device: Device) -> Figure:
-    """At the series' shape, a call of our forward takes at most 0.60 of the CPU time of eager's."""
+    """At the series' shape, a call of our forward takes at most 0.60 of the CPU time that a call of eager's takes."""
     return forward_ratio(device, "our forward", "eager", "enqueue")
 
 
 @claim("F98", at_most(0.15), scope="timing")
 def prepared_over_triton(device: Device) -> Figure:
-    """Prepared, our forward's two launches take at most 0.15 of the CPU time that they take by Triton."""
+    """Prepared launches of our forward take at most 0.15 of the CPU time of launches by Triton."""
     require_own_launches(device)
     return call_ratio(device, LAUNCHES, BY_TRITON)
 
