@@ -94,15 +94,15 @@ def twenty_kernels(device: Device) -> Figure:
 def product_kernels(device: Device) -> Figure:
     """The math backend multiplies with sgemm kernels, the naive forward with s16816 kernels.
 
-    Names of another generation of libraries; what they stand for is the same. The next claim checks that without
-    names, by the types that the products get.
+    The names belong to another generation of libraries, and mean the same. The next claim checks the types of the
+    products without names.
     """
     return per_variant(device, ("math", "naive"), lambda step: first_of(step, "aten::bmm").name)
 
 
 @claim("O-A7", equals("math float; naive BFloat16"))
 def product_types(device: Device) -> Figure:
-    """The math backend's products get factors in float32, the naive forward's in bf16."""
+    """The math backend multiplies factors in float32, and the naive forward multiplies factors in bf16."""
 
     def types(step: Step) -> str:
         dtypes = {dtype for op in step.ops if op.name == "aten::bmm" for dtype in op.input_types[:2]}
@@ -125,8 +125,8 @@ def product_in_float32(device: Device) -> Figure:
     source=Source("Part 3", "ones, tril, scalar_tensor, fill_, where; triu_tril_kernel, several where, 1 add_"),
 )
 def mask_operators(device: Device) -> Figure:
-    """The math backend builds its mask anew at each call: ones, tril, scalar_tensor, fill_ and where, a
-    triu_tril_kernel, several where kernels and one add_."""
+    """The math backend builds its mask again at each call, with the operators ones, tril, scalar_tensor, fill_ and
+    where, a triu_tril_kernel, several where kernels and one add_."""
 
     def operators(step: Step) -> str:
         names = [op.name.removeprefix("aten::") for op in step.ops]
@@ -140,7 +140,7 @@ def mask_operators(device: Device) -> Figure:
 
 @claim("O-A9", at_most(1), scope="timing")
 def mask_built(device: Device) -> Figure:
-    """Building the mask takes at most a hundredth of the math backend's kernel time."""
+    """Building the mask takes at most 1 % of the math backend's kernel time."""
     return purpose_percent(device, "building the mask")
 
 
@@ -150,7 +150,7 @@ def mask_built(device: Device) -> Figure:
     source=Source("Part 3", "aten::_safe_softmax; plain softmax gives NaN on a row that is hidden wholly"),
 )
 def softmax_operators(device: Device) -> Figure:
-    """The math backend calls aten::_safe_softmax, the naive forward a plain softmax."""
+    """The math backend calls aten::_safe_softmax, and the naive forward calls a plain softmax."""
 
     def operator(step: Step) -> str:
         names = {op.name for op in step.ops}
@@ -161,7 +161,7 @@ def softmax_operators(device: Device) -> Figure:
 
 @claim("O-A10", at_least(1.5), scope="timing")
 def row_check_over_softmax(device: Device) -> Figure:
-    """In math's trace, looking for rows without a key takes at least one and a half times as long as the softmax."""
+    """In math's trace, looking for rows without a key takes at least 1.5 times as long as the softmax."""
     return unpaired_ratio(purpose_us(device, ROW_CHECK), purpose_us(device, "softmax"))
 
 
@@ -173,7 +173,8 @@ def large_kernels(device: Device) -> Figure:
 
 @claim("O-A15", at_most(100 / 12), scope="timing")
 def small_percent(device: Device) -> Figure:
-    """The math backend's twelve other kernels together take at most a twelfth of its kernel time."""
+    """Of the math backend's twenty kernels, the twelve that work on smaller tensors than the scores take at most a
+    twelfth of the kernel time."""
     return math_percent(device, lambda kernel: not is_large(kernel))
 
 
@@ -221,8 +222,8 @@ def efficient_kernel(device: Device) -> Figure:
 def cudnn_kernel(device: Device) -> Figure:
     """The cuDNN backend is one kernel, with sm80 and wmma in its name.
 
-    One kernel here, too, but made for Hopper, as sm90 and wgmma in its name say: wgmma are that generation's
-    instructions for Tensor Cores. The kernel of the efficient backend is the A100's to the letter.
+    Here it is one kernel, too, but written for Hopper. Its name says sm90 and wgmma, the tensor-core instructions of
+    that generation. The efficient backend's kernel has the same name as on the A100.
     """
     return device["attention/cudnn"].per_step(count_and_names)
 
@@ -233,20 +234,20 @@ def cudnn_kernel(device: Device) -> Figure:
     scope="this-gpu",
 )
 def one_kernel_launch_calls(device: Device) -> Figure:
-    """cuDNN's and Flex's kernels are launched by calls of the driver, those of efficient and flash by
-    cudaLaunchKernel."""
+    """Driver calls launch the kernels of cuDNN and Flex, and cudaLaunchKernel launches the kernels of efficient and
+    flash."""
     return per_variant(device, ("efficient", "flash", "cuDNN", "Flex"), launch_calls)
 
 
 @claim("O-A13", equals("efficient 4; flash 4; cuDNN 0"))
 def backend_transposes(device: Device) -> Figure:
-    """The efficient and the flash backend call four transposes each, the cuDNN backend none."""
+    """The efficient and the flash backend call four transposes each, and the cuDNN backend calls none."""
     return per_variant(device, ("efficient", "flash", "cuDNN"), transposes)
 
 
 @claim("O-A14", equals("says cuDNN, runs cuDNN"), scope="this-gpu")
 def picked_and_ran(device: Device) -> Figure:
-    """Where no backend is named, PyTorch picks cuDNN for this shape and runs its kernel."""
+    """If no backend is named, PyTorch picks cuDNN for this shape and runs its kernel."""
     auto = device["attention/auto"].per_step(kernel_names)
     backends = ("math", "efficient", "flash", "cuDNN")
     same = [name for name in backends if device[VARIANTS[name]].per_step(kernel_names).value == auto.value]

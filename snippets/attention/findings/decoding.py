@@ -60,32 +60,32 @@ def shared_bytes(step: Step) -> int:
 
 @claim("O-A43", at_least(80), scope="timing")
 def lower_copy_share(device: Device) -> Figure:
-    """Decoding, cuDNN and flash move keys and values at no less than four fifths of a plain copy's rate."""
+    """In decoding, cuDNN and flash move keys and values at 80 % or more of a plain copy's rate."""
     return smallest(*(share_of_ceiling(device[DECODE[heading]], COPY) for heading in ("cuDNN", "flash")))
 
 
 @claim("O-A44", at_most(1.25), scope="timing")
 def naive_over_cudnn(device: Device) -> Figure:
-    """Decoding, naive attention takes at most a quarter longer than cuDNN."""
+    """In decoding, naive attention takes at most 25 % longer than cuDNN."""
     return paired_ratio(device[DECODE["naive"]], device[CUDNN])
 
 
 @claim("O-A45", equals("128 and 128 blocks"), scope="this-gpu")
 def same_grid(device: Device) -> Figure:
-    """Decoding, efficient and cuDNN both launch a block for each head of each sequence."""
+    """In decoding, efficient and cuDNN both launch a block for each head of each sequence."""
     efficient, cudnn = (device[DECODE[heading]].per_step(blocks) for heading in ("efficient", "cuDNN"))
     return derived(f"{efficient.value} and {cudnn.value} blocks", efficient, cudnn)
 
 
 @claim("O-A46", at_least(4), scope="timing")
 def efficient_over_cudnn(device: Device) -> Figure:
-    """Decoding, efficient takes at least four times as long as cuDNN."""
+    """In decoding, efficient takes at least four times as long as cuDNN."""
     return paired_ratio(device[DECODE["efficient"]], device[CUDNN])
 
 
 @claim("O-A47", equals("flash_fwd_splitkv_kernel (1, 2, 128), flash_fwd_splitkv_combine_kernel"), scope="this-gpu")
 def flash_split(device: Device) -> Figure:
-    """Decoding, flash runs two blocks for each of the 128 heads, then a second kernel that combines their results."""
+    """In decoding, flash runs two blocks for each of the 128 heads, and a second kernel that combines their results."""
 
     def kernels(step: Step) -> str:
         names = [re.split(r"[<(]", kernel.name)[0].rpartition("::")[2] for kernel in step.kernels]
@@ -97,13 +97,13 @@ def flash_split(device: Device) -> Figure:
 
 @claim("O-A48", at_least(11), scope="timing")
 def math_over_cudnn(device: Device) -> Figure:
-    """Decoding, math takes at least eleven times as long as cuDNN."""
+    """In decoding, math takes at least eleven times as long as cuDNN."""
     return paired_ratio(device[DECODE["math"]], device[CUDNN])
 
 
 @claim("O-A49", equals(True), scope="this-gpu")
 def compiled_is_cudnn(device: Device) -> Figure:
-    """Decoding, the one kernel of the compiled form has the name of cuDNN's."""
+    """In decoding, the compiled form runs one kernel, with the name of cuDNN's kernel."""
     compiled, cudnn = (device[DECODE[heading]].per_step(kernel_names) for heading in ("compiled", "cuDNN"))
     is_same = compiled.value == cudnn.value
     text = f"{compiled.value}, in both" if is_same else f"{compiled.value} instead of {cudnn.value}"
@@ -112,7 +112,7 @@ def compiled_is_cudnn(device: Device) -> Figure:
 
 @claim("O-A61", matches(r"cudnn_\w+_sdpa_sm80_flash_fprop_wmma_\w+"), scope="this-gpu")
 def decode_cudnn_kernel(device: Device) -> Figure:
-    """Decoding, cuDNN runs a kernel with sm80 and wmma in its name."""
+    """In decoding, cuDNN runs a kernel with sm80 and wmma in its name."""
     return device[CUDNN].per_step(kernel_names)
 
 
@@ -140,7 +140,7 @@ def decode_table(device: Device) -> Html:
         "blocks": lambda run: f"{blocks(run.step):,}",
         "shared memory": lambda run: format_value(shared_bytes(run.step), "bytes"),
     }
-    caption = "One query for each head; blocks of the longest kernel, and the shared memory of each"
+    caption = "One query for each head. The last two columns describe the longest kernel"
     return variants_table(device, DECODE, caption, columns=columns)
 
 

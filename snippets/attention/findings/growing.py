@@ -157,15 +157,16 @@ def first_growth(device: Device) -> Figure:
 
 @claim("O-A39", at_least(1.25), scope="timing")
 def wide_rate_over_narrow(device: Device) -> Figure:
-    """At 16,384 tokens, 128 numbers to a head give cuDNN's attention at least 1.25 times the FLOP/s of 64."""
+    """At 16,384 tokens, cuDNN's attention reaches at least 1.25 times the FLOP/s with 128 numbers to a head as with
+    64."""
     narrow, wide = (lengths.rate("cuDNN") for lengths in sweeps(device))
     return unpaired_ratio(wide, narrow)
 
 
 @claim("O-A40", equals("64: naive, in place, math; 128: naive, in place, math"), scope="this-gpu")
 def out_of_memory(device: Device) -> Figure:
-    """Up to 16,384 tokens, attention runs out of memory as naive, in place and math, at both head dimensions, and in
-    no other way."""
+    """Up to 16,384 tokens, at both head dimensions, naive, in place and math run out of memory, and no other way to
+    compute attention does."""
     parts = [f"{lengths.head_dim}: {', '.join(_stopped(lengths)) or 'none'}" for lengths in sweeps(device)]
     return Figure("; ".join(parts), origin="attention/lengths_*, at the longest length")
 
@@ -238,7 +239,7 @@ def _at_longest(lengths: Lengths) -> Html:
         else:
             rows.append([heading, None, None, _asked(*refused) if refused else variant["stopped"]])
     caption = f"{lengths.longest:,} tokens, {lengths.head_dim} numbers to a head"
-    return table(caption, ["", "FLOP/s, of a large product's", "the last doubling", "peak memory"], rows)
+    return table(caption, ["", "FLOP/s, in percent of a large product's", "the last doubling", "peak memory"], rows)
 
 
 def _asked(more_bytes: int, tokens: int) -> str:
@@ -252,7 +253,7 @@ def climbing(device: Device) -> Html:
     for heading in ("cuDNN", "naive"):
         timed = [tokens for tokens in lengths.data if lengths.is_timed(heading, tokens)]
         points |= {f"{heading}, {each:,} tokens": lengths.point(heading, each) for each in (min(timed), max(timed))}
-    caption = "As the sequence grows, 64 numbers to a head, over FLOP for each byte that has to be moved"
+    caption = "As the sequence grows, 64 numbers to a head: FLOP/s over FLOP per byte that must move"
     return roofline_of(device, points, caption, ceilings=device[FLASH].recording.ceilings)
 
 

@@ -97,7 +97,7 @@ def cudnn_blocks_that_fit(device: Device) -> Figure:
 
 @claim("O-A28", matches(r"cuDNN [^,]*, Flex [^,]*"), scope="this-gpu")
 def zero_estimates(device: Device) -> Figure:
-    """The profiler estimates an occupancy of zero for cuDNN's kernel and for Flex's, which cannot be."""
+    """The profiler estimates an occupancy of zero for the kernels of cuDNN and Flex, which is impossible."""
     runs = {name: device[VARIANTS[name]] for name in ONE_KERNEL}
     zeros = [name for name, run in runs.items() if str(run.per_step(estimated).value).startswith("0 ")]
     computed = ", ".join(f"{name} {occupancy(runs[name]).text}" for name in zeros)
@@ -106,8 +106,8 @@ def zero_estimates(device: Device) -> Figure:
 
 @claim("O-A29", equals(100.0), scope="this-gpu")
 def explained_estimates(device: Device) -> Figure:
-    """Computed with the limit that a block has without asking for more shared memory, every estimate of the profiler in
-    this chapter comes out, the zeros too."""
+    """A computation with the default limit of shared memory reproduces every occupancy that the profiler estimates in
+    this chapter, including the zeros."""
     kernels = chapter_kernels(device)
     if not kernels:
         raise NotRecorded(f"no trace of attention on {device.name}; make record CHAPTER=attention")
@@ -119,7 +119,7 @@ def explained_estimates(device: Device) -> Figure:
 
 @claim("O-A24", matches(r"(\S+) is the fullest, \1 the slowest"), scope="timing")
 def fullest_and_slowest(device: Device) -> Figure:
-    """Of the four kinds of attention with one kernel, the one with the highest occupancy has the longest interleaved
+    """Of the four kinds of attention with one kernel, the kind with the highest occupancy has the longest interleaved
     time."""
     runs = {name: device[VARIANTS[name]] for name in ONE_KERNEL}
     fullest = max(runs, key=lambda name: occupancy(runs[name]).number)
@@ -142,7 +142,7 @@ def footprints(device: Device) -> Html:
         takes = (threads, registers, f"{shared_bytes:,}", fits["registers"], fits.get("shared memory"))
         rows.append([name, *takes, computed, profiled])
     head = ["", "threads", "registers", "shared bytes", "fit by registers", "by shared memory", "occupancy", "estimate"]
-    return table("What a block takes of a multiprocessor, and how many fit", head, rows)
+    return table("What one block takes of a multiprocessor, and how many blocks fit", head, rows)
 
 
 def default_shared(device: Device) -> Figure:
@@ -177,17 +177,17 @@ def over_a100(run: Run) -> Figure:
 
 @claim("A4", between(3.33, 4.07), scope="timing", source=Source("Part 3", "7.239 against 1.955 ms, 3.7x"))
 def math_over_in_place(device: Device) -> Figure:
-    """The math backend takes 3.7 times as long as naive attention with its mask in place, give or take a tenth.
+    """The math backend takes 3.7 times as long as naive attention masked in place, within 10 %.
 
-    Math multiplies in float32, where by the data sheets this GPU is over three times as fast as an A100. In place
-    mostly moves scores, and memory is little more than twice as fast. So math gained more.
+    Math multiplies in float32. By the data sheets, this GPU multiplies float32 over three times as fast as an A100.
+    Masking in place mostly moves scores, and this GPU's memory is little more than twice as fast. So math gained more.
     """
     return paired_ratio(device["attention/math"], device["attention/in_place"])
 
 
 @claim("A11", equals("flash, cuDNN, efficient"), scope="timing", source=Source("Part 3", SERIES_ORDER))
 def backends_in_order(device: Device) -> Figure:
-    """By GPU time, flash is the fastest backend, then cuDNN, then efficient.
+    """By GPU time, flash is the fastest backend, cuDNN the second and efficient the third.
 
     cuDNN brings a kernel written for Hopper, as its name says (sm90, wgmma). PyTorch's flash is FlashAttention 2, and
     its efficient kernel says sm80: both were written for the A100's generation.
@@ -217,14 +217,14 @@ def eight_in_order(device: Device) -> Figure:
 
 @claim("O-A33", at_least(1.25), scope="timing")
 def naming_cudnn(device: Device) -> Figure:
-    """A call of SDPA that names cuDNN keeps the CPU busy at least a quarter longer than one that lets PyTorch pick
-    it."""
+    """A call of SDPA that names cuDNN keeps the CPU busy at least 25 % longer than a call that lets PyTorch pick
+    cuDNN."""
     return paired_ratio(device[CUDNN], device["attention/auto"], "enqueue")
 
 
 @claim("O-A34", between(1, 1.1), scope="this-gpu")
 def fused_peak(device: Device) -> Figure:
-    """The peak memory of a fused attention is its result and at most a tenth more."""
+    """The peak memory of every fused attention is its result and at most 10 % more."""
     points = [device[VARIANTS[heading]].point for heading in ONE_KERNEL]
     ratios = [4 * point.peak_memory_bytes / point.bytes for point in points]  # a quarter of the bytes is the result
     return Figure(max(ratios), "x", (min(ratios), max(ratios)), "peak memory over the bytes of the result")
@@ -268,7 +268,7 @@ def cpu_times(device: Device) -> Html:
         "profiled": "cpu_us",
         "without the profiler": lambda run: figure_cell(run.time("enqueue")),
     }
-    return variants_table(device, VARIANTS, "The CPU's part of a forward", columns=columns)
+    return variants_table(device, VARIANTS, "CPU time of a forward", columns=columns)
 
 
 FIGURES: Mapping[str, Measure] = {

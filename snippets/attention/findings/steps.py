@@ -40,7 +40,7 @@ def peaks(device: Device) -> dict[str, int]:
 
 @claim("O-A50", equals(True), scope="timing")
 def same_order(device: Device) -> Figure:
-    """By interleaved GPU time, forward and backward of attention together come in the order of the forward alone."""
+    """By interleaved GPU time, the ways to compute attention come in the same order in training as in a forward."""
     training = fastest_first(device, TRAINING)
     is_same = training.value == fastest_first(device, EIGHT).value
     return Figure(is_same, display=str(training.value), origin=training.origin)
@@ -52,7 +52,7 @@ def same_order(device: Device) -> Figure:
     scope="this-gpu",
 )
 def training_kernels(device: Device) -> Figure:
-    """Kernels of a training step of attention: naive and in place 13, math 32, compiled 8; fused, from 3 to 6."""
+    """A training step of attention runs 13 kernels naive or in place, 32 with math, 8 compiled, and 3 to 6 fused."""
     return listed(
         {heading: quantity(device[experiment], "kernels_per_step") for heading, experiment in TRAINING.items()}
     )
@@ -60,7 +60,7 @@ def training_kernels(device: Device) -> Figure:
 
 @claim("O-A52", at_most(0.125), scope="this-gpu")
 def fused_peaks(device: Device) -> Figure:
-    """In training, no fused attention needs more than an eighth of naive attention's memory."""
+    """In training, every fused attention needs at most an eighth of naive attention's peak memory."""
     naive = device[TRAINING["naive"]].point.peak_memory_bytes
     ratios = [device[TRAINING[heading]].point.peak_memory_bytes / naive for heading in ONE_KERNEL]
     return Figure(max(ratios), "x", (min(ratios), max(ratios)), "peak memory of a step, fused over naive")
@@ -68,7 +68,7 @@ def fused_peaks(device: Device) -> Figure:
 
 @claim("O-A53", equals(1.0), scope="this-gpu")
 def in_place_peak(device: Device) -> Figure:
-    """In training, masking in place saves no memory: its peak is naive attention's, to the byte."""
+    """In training, attention masked in place has the same peak memory as naive attention, to the byte."""
     return point_ratio(device[TRAINING["in place"]], device[TRAINING["naive"]], "peak_memory_bytes")
 
 
@@ -86,7 +86,7 @@ def backward_over_forward(device: Device) -> Figure:
 
 @claim("O-A55", equals("2, 1, 0"), scope="this-gpu")
 def layout_copies_of_three(device: Device) -> Figure:
-    """For its backward pass, flash writes two tensors in another layout, efficient one, cuDNN none."""
+    """For the backward pass, flash copies two tensors to another layout, efficient copies one and cuDNN none."""
     runs = [device[TRAINING[heading]] for heading in ("flash", "efficient", "cuDNN")]
     counts = [run.per_step(lambda step: len(layout_copies(step))) for run in runs]
     return derived(", ".join(count.text for count in counts), *counts)
@@ -119,7 +119,7 @@ def wide_error(device: Device, heading: str) -> Figure:
 
 @claim("O-A56", at_most(5e-3), scope="this-gpu")
 def all_errors(device: Device) -> Figure:
-    """Every step of attention, forward, trained or decoding, is within half a percent of float64."""
+    """Every way to compute attention is within 0.5 % of float64, in a forward, in training and in decoding."""
     experiments = (*VARIANTS.values(), *TRAINING.values(), *DECODE.values())
     errors = [device[experiment].point.relative_error for experiment in experiments]
     return Figure(max(errors), spread=(min(errors), max(errors)), origin="relative errors against float64, every step")
@@ -134,13 +134,13 @@ def nearest(device: Device) -> Figure:
 
 @claim("O-A58", between(1.6, 2), scope="this-gpu")
 def naive_over_flash(device: Device) -> Figure:
-    """Naive attention's error is 1.6 to 2 times that of flash."""
+    """Naive attention's error is 1.6 to 2 times as large as flash's."""
     return point_ratio(device["attention/naive"], device["attention/flash"], "relative_error")
 
 
 @claim("O-A59", at_least(1.2), scope="this-gpu")
 def wide_naive_over_compiled(device: Device) -> Figure:
-    """With 128 numbers to a head, naive attention's error is at least a fifth larger than the compiled form's."""
+    """With 128 numbers to a head, naive attention's error is at least 20 % larger than the compiled form's."""
     naive, compiled = (Lengths(device, 128).error(heading, 1024) for heading in ("naive", "compiled"))
     return Figure(naive / compiled, "x", origin="errors, attention/lengths_128, naive over compiled")
 

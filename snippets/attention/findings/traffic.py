@@ -105,7 +105,8 @@ def copy_percent(run: Run) -> Figure:
 
 @claim("O-A60", at_least(2), scope="timing")
 def weights_moved_over_computed(device: Device) -> Figure:
-    """Writing the weights and reading them back, at a copy's rate, takes at least twice as long as their product."""
+    """Writing attention's weights and reading them back, at a copy's rate, takes at least twice as long as computing
+    them at a large product's rate."""
     return derived(moved_us(device).number / computed_us(device).number, moved_us(device), unit="x")
 
 
@@ -124,7 +125,7 @@ def computed_us(device: Device) -> Figure:
 
 @claim("A12", equals(LONG * LONG), source=Source("Part 3", "16.8 million"))
 def scores_of_a_head(device: Device) -> Figure:
-    """At 4096 tokens the scores of one head have 16.8 million elements."""
+    """At 4096 tokens, the scores of one head have 16.8 million elements."""
     # From the peak memory of the naive forward, which then holds the scores, the weights and the result.
     lengths, sizes = device["attention/lengths_64"].data, device[NAIVE].point.parameters
     naive = lengths.get(str(LONG), {}).get("variants", {}).get("naive", {})
@@ -138,7 +139,7 @@ def scores_of_a_head(device: Device) -> Figure:
 
 @claim("O-A23", between(36, 44))
 def naive_over_least(device: Device) -> Figure:
-    """The naive forward moves about forty times the bytes that have to be moved."""
+    """The naive forward moves about forty times the bytes that attention must move."""
     return over_least(device[NAIVE])
 
 
@@ -150,7 +151,7 @@ def naive_copy_percent(device: Device) -> Figure:
 
 @claim("O-A26", at_most(100 / 3), scope="timing")
 def one_kernel_copy_percent(device: Device) -> Figure:
-    """For no kind of attention with one kernel does a copy of its bytes take more than a third of its time."""
+    """For every kind of attention with one kernel, a copy of its bytes takes at most a third of its time."""
     return largest(*(copy_percent(device[VARIANTS[name]]) for name in ONE_KERNEL))
 
 
@@ -163,7 +164,7 @@ def bytes_by_operator(device: Device) -> Html:
         for work, activity in zip(known_work(step), step.activities, strict=True):
             moved[_part(op_name(activity) or activity.name)] += work.bytes
         variants[name] = moved.most_common()
-    return bytes_moved(device, variants, "What one forward has to move, by operator")
+    return bytes_moved(device, variants, "What one forward must move, by operator")
 
 
 def _part(name: str) -> str:
@@ -183,7 +184,7 @@ def rooflines(device: Device) -> Html:
         for name, run in runs.items()
     }
     ceilings = [ceiling for run in runs.values() for ceiling in run.recording.ceilings]
-    caption = "One forward: useful FLOP/s, over FLOP for each byte that its kernels move"
+    caption = "One forward: useful FLOP/s, over FLOP per byte that its kernels move"
     return roofline_of(device, points, caption, ceilings=ceilings)
 
 
@@ -197,7 +198,7 @@ def patterns_met(device: Device) -> Figure:
 
 @claim("O-A17", matches(r"product, triton_per_fused\w*softmax\w*, product"))
 def compiled_operations(device: Device) -> Figure:
-    """Compiled, attention written out runs a product, one Triton kernel for all that is between, and a product."""
+    """Compiled, naive attention runs one Triton kernel between its two products."""
     return device[COMPILED].per_step(operations)
 
 
@@ -209,7 +210,7 @@ def are_two_in_both(figure: Figure) -> bool:
 
 @claim("O-A18", are_two_in_both, scope="this-gpu")
 def compiled_product_kernels(device: Device) -> Figure:
-    """The compiled forward multiplies with the same two kernels as the naive one."""
+    """The compiled forward multiplies with the same two kernels as the naive forward."""
 
     def products(step: Step) -> str:
         return ", ".join(kernel.name for kernel in step.kernels if op_name(kernel) == "aten::bmm")
@@ -219,8 +220,8 @@ def compiled_product_kernels(device: Device) -> Figure:
 
 @claim("O-A19", at_least(4), scope="timing")
 def between_products(device: Device) -> Figure:
-    """In the traces, the four activities of the naive forward that the compiler's kernel replaces take at least four
-    times as long as it."""
+    """In the traces, the compiler's kernel replaces four activities of the naive forward, which take at least four
+    times as long as that kernel."""
 
     def between_us(step: Step) -> float:
         return sum(activity.duration_us for activity in step.activities if op_name(activity) != "aten::bmm")
@@ -230,13 +231,13 @@ def between_products(device: Device) -> Figure:
 
 @claim("O-A20", at_least(2.5), scope="timing")
 def compiled_speedup(device: Device) -> Figure:
-    """Naive attention takes at least two and a half times as long as its compiled form."""
+    """Naive attention takes at least 2.5 times as long as its compiled form."""
     return paired_ratio(device[NAIVE], device[COMPILED])
 
 
 @claim("O-A21", lambda figure: figure.value != "none", scope="this-gpu")
 def attention_without_mask(device: Device) -> Figure:
-    """Without a mask, Inductor recognizes attention that is written out, and calls PyTorch's own in its place."""
+    """Without a mask, Inductor recognizes attention that is written out, and calls an operator of SDPA in its place."""
 
     def own_attention(step: Step) -> str:
         return next((op.name for op in step.ops if op.name.startswith("aten::_scaled_dot_product")), "none")

@@ -93,7 +93,7 @@ def naive_operations(device: Device) -> Figure:
 
 @claim("A2", equals("product, scaling, masking, softmax, product"), source=Source("Part 3", "5"))
 def in_place_operations(device: Device) -> Figure:
-    """Masking in place removes the copy of naive attention, and five kernels are left."""
+    """Masking in place removes the copy of naive attention and leaves five kernels."""
     return device[IN_PLACE].per_step(operations)
 
 
@@ -118,7 +118,7 @@ def one_fill(device: Device) -> Figure:
 
 @claim("O-A3", at_least(75), scope="timing")
 def not_products(device: Device) -> Figure:
-    """In a naive forward, everything but the two products takes at least three quarters of the kernel time."""
+    """In a naive forward, everything but the two products takes at least 75 % of the kernel time."""
 
     def percent(step: Step) -> float:
         activities = kernels_and_copies(step)
@@ -136,7 +136,7 @@ def masking_over_scaling(device: Device) -> Figure:
 
 @claim("O-A5", equals("scaling vectorized_elementwise_kernel, masking elementwise_kernel"), scope="this-gpu")
 def templates(device: Device) -> Figure:
-    """Naive attention scales with a vectorized kernel, and masks with one that is not."""
+    """Naive attention scales with a vectorized kernel, and masks with a kernel that isn't vectorized."""
 
     def template(step: Step, operator: str) -> str:
         match = re.match(r"void at::native::(\w+)<", first_of(step, operator).name)

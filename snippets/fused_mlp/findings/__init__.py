@@ -9,7 +9,7 @@ architectures.py   the portable kernels for every GPU
 residency.py       the schedule of the warps, the resources of a multiprocessor, and the tiles
 ideas.py           the gain of each idea, the choices of tuning
 forward.py         the whole forward
-quack.py           the same beside QuACK's
+quack.py           the same against QuACK's
 launching.py       dependent launch in traces
 shapes.py          other shapes
 new_shapes.py      the first call at a new one

@@ -1,4 +1,4 @@
-"""How exact the activation is: a sigmoid beside one rough instruction for tanh, over all bf16 inputs."""
+"""How exact the activation is: a sigmoid against one rough instruction for tanh, over all bf16 inputs."""
 
 from __future__ import annotations
 
@@ -78,14 +78,14 @@ def worst(device: Device, form: str) -> Figure:
 
 @claim("F95", at_most(ROUNDING / 100), scope="this-gpu")
 def error_as_sigmoid(device: Device) -> Figure:
-    """As a sigmoid, GELU's and SiLU's errors at every bf16 input are at most a hundredth of what rounding may cost,
-    errors below 2^-119 aside."""
+    """With a sigmoid, the errors of GELU and SiLU at every bf16 input are at most 1 % of the largest rounding error,
+    apart from errors below 2^-119."""
     return largest(*(worst(device, form) for form in EXACT))
 
 
 @claim("F96", at_least(WHOLE), scope="this-gpu")
 def error_of_rough_tanh(device: Device) -> Figure:
-    """With one rough tanh, GELU has inputs at which its error is as large as its result."""
+    """With one rough tanh, GELU's error is as large as its result at some inputs."""
     return worst(device, "rough_gelu_tanh")
 
 
@@ -116,8 +116,8 @@ def activation_chart(device: Device) -> Html:
     ranges = zip(*(negative(device, form) for form in FORMS), strict=True)
     numbers = [["{:.3g} to {:.3g}".format(*row[0].sizes), *(f"{one.error:.1e}" for one in row)] for row in ranges]
     unit = (
-        "The unit is the last place of the exact result in bf16; rounding costs half a unit at most. Errors up to "
-        "2^-119 count as none, because a sigmoid below 2^-126 is flushed to zero."
+        "The unit is the last place of the exact result in bf16. Rounding costs at most half a unit. Errors up to "
+        "2^-119 count as zero, because the GPU flushes a sigmoid below 2^-126 to zero."
     )
     folded = table(numbers_caption(caption), ["|z|", *FORMS.values()], numbers)
     return Html(framed(caption, drawing, folded) + note(unit))

@@ -49,7 +49,7 @@ def candidates(device: Device) -> list[Candidate]:
 
 @claim("F91", equals(0), scope="this-gpu")
 def spilling(device: Device) -> Figure:
-    """No candidate of the portable kernels spills registers on any architecture that it fits into."""
+    """No candidate of the portable kernels spills registers on any architecture that it fits on."""
     found = candidates(device)
     count = sum(one.spills > 0 for one in found)
     return Figure(count, display=f"{count} of {len(found)}", origin="fused_mlp/architectures")
@@ -57,8 +57,8 @@ def spilling(device: Device) -> Figure:
 
 @claim("F92", at_least(4), scope="this-gpu")
 def fewest_copies(device: Device) -> Figure:
-    """Every candidate of the portable kernels holds at least four asynchronous copies to shared memory, on every
-    architecture."""
+    """On every architecture, every candidate of the portable kernels has at least four asynchronous copies to shared
+    memory."""
     return Figure(min(one.copies for one in candidates(device)), origin="fused_mlp/architectures")
 
 
@@ -70,14 +70,15 @@ def shapes_run(device: Device) -> Mapping[str, Mapping[str, float]]:
 
 @claim("F93", at_most(1), scope="this-gpu")
 def error_of_old_code(device: Device) -> Figure:
-    """Compiled for compute capability 8.0 and run here, the portable kernel errs no more than eager at any size."""
+    """Compiled for compute capability 8.0 and run here, the portable kernel has no larger error than eager at any
+    size."""
     ratios = [one["error"] / one["eager_error"] for one in shapes_run(device).values()]
     return Figure(max(ratios), "x", (min(ratios), max(ratios)), "fused_mlp/ampere_code, errors over eager's")
 
 
 @claim("F94", at_least(1.4), scope="timing")
 def old_over_own(device: Device) -> Figure:
-    """Compiled for compute capability 8.0, the portable kernel takes at least 40 % longer here than compiled for this
+    """Here, the portable kernel takes at least 40 % longer compiled for compute capability 8.0 than compiled for this
     GPU."""
     return probe_ratio(device["fused_mlp/ampere_code"], INTERLEAVED, OLD, OWN)
 
@@ -128,7 +129,9 @@ def every_candidate(found: Sequence[Candidate]) -> Html:
         [kernel, tiles, *(registers.get((kernel, tiles, each)) for each in capabilities)] for kernel, tiles in kinds
     ]
     head = ["kernel", "tiles", *(f"{capability / 10}" for capability in capabilities)]
-    return table("Registers of a thread, by architecture; empty where it does not fit", head, rows, text_columns=2)
+    return table(
+        "Registers of a thread by architecture, empty where a candidate does not fit", head, rows, text_columns=2
+    )
 
 
 def old_code(device: Device) -> Html:

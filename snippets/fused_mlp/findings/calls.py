@@ -1,4 +1,4 @@
-"""The forward from Python: the CPU's part of a call, what prepared launches save, and ours within compiled code."""
+"""The forward from Python: CPU time of a call, the gain of prepared launches, and our forward in compiled code."""
 
 from collections.abc import Mapping, Sequence
 
@@ -19,18 +19,18 @@ LAUNCHES, OPERATOR, WHOLE = "both launches", "the operator", "the whole call"
 CALLS = {
     EAGER: "eager's module",
     EMPTY: "a `custom_op` that only allocates its result",
-    BY_TRITON: "our two launches, by Triton",
-    LAUNCHES: "our two launches, prepared",
+    BY_TRITON: "both launches, by Triton",
+    LAUNCHES: "both launches, prepared",
     OPERATOR: "our operator, with both launches",
     WHOLE: "our module",
 }
 """Case of `enqueued` -> its name on the page."""
 CALLS_WITH_CUBLAS = {
-    BY_TRITON: "our first launch, by Triton, and cuBLAS's product",
-    LAUNCHES: "our first launch, prepared, and cuBLAS's product",
-    OPERATOR: "our operator, with both",
+    BY_TRITON: "the first launch, by Triton, and cuBLAS's product",
+    LAUNCHES: "the first launch, prepared, and cuBLAS's product",
+    OPERATOR: "our operator, with the first launch and cuBLAS's product",
 }
-"""The names that differ where the second product is cuBLAS's."""
+"""The names that differ where cuBLAS computes `down`."""
 
 
 def call(device: Device, case: str) -> Timing:
@@ -45,26 +45,26 @@ def call_ratio(device: Device, upper: str, lower: str) -> Figure:
 
 @claim("F97", at_most(0.6), scope="timing")
 def cpu_over_eager(device: Device) -> Figure:
-    """At the series' shape, a call of our forward keeps the CPU busy for at most 0.60 of eager's time."""
-    return forward_ratio(device, "ours", "eager", "enqueue")
+    """At the series' shape, a call of our forward takes at most 0.60 of the CPU time that a call of eager's takes."""
+    return forward_ratio(device, "our forward", "eager", "enqueue")
 
 
 @claim("F98", at_most(0.15), scope="timing")
 def prepared_over_triton(device: Device) -> Figure:
-    """Prepared, our two launches keep the CPU busy for at most 0.15 of the time that they take by Triton."""
+    """Prepared launches of our forward take at most 0.15 of the CPU time of launches by Triton."""
     require_own_launches(device)
     return call_ratio(device, LAUNCHES, BY_TRITON)
 
 
 def has_cublas(device: Device) -> bool:
-    """Whether the second product of our forward is cuBLAS's, which PyTorch launches."""
-    return second_product(device).value != "ours"
+    """Whether cuBLAS's kernel, which PyTorch launches, computes `down` in our forward."""
+    return second_product(device).value == "cuBLAS's"
 
 
 def require_own_launches(device: Device) -> None:
     """Raise `NotTimed` if Triton launches only one of the two kernels: then both times contain the call of cuBLAS."""
     if has_cublas(device):
-        raise NotTimed("tuning took cuBLAS for the second product here, so both times contain a call of torch.mm")
+        raise NotTimed("tuning took cuBLAS for down here, so both times contain a call of torch.mm")
 
 
 def triton_over_prepared(device: Device) -> Figure:
@@ -75,7 +75,7 @@ def triton_over_prepared(device: Device) -> Figure:
 
 @claim("F99", at_most(1.0), scope="timing")
 def operator_over_empty(device: Device) -> Figure:
-    """What our operator adds to its two launches is no more CPU time than an empty `custom_op` takes."""
+    """Our operator adds no more CPU time to its two launches than an empty `custom_op` takes."""
     operator, launches = call(device, OPERATOR).samples_us, call(device, LAUNCHES).samples_us
     added = [whole - part for whole, part in zip(operator, launches, strict=True)]
     origin = f"fused_mlp/enqueued: {OPERATOR} less {LAUNCHES}, over {EMPTY}"
@@ -84,36 +84,38 @@ def operator_over_empty(device: Device) -> Figure:
 
 @claim("F48", at_most(0.4), scope="timing")
 def cpu_over_gpu(device: Device) -> Figure:
-    """At the series' shape, the CPU launches our forward in at most 0.4 of the time that the GPU takes to run it,
-    interleaved."""
-    return ratio_of_kinds(device[FORWARDS["ours"]], "enqueue")
+    """At the series' shape, the CPU launches our forward in at most 0.4 of the forward's interleaved time on the
+    GPU."""
+    return ratio_of_kinds(device[FORWARDS["our forward"]], "enqueue")
 
 
 @claim("F64", at_most(0.77), scope="timing")
 def forward_over_compiled_from_python(device: Device) -> Figure:
-    """From Python, our forward takes at most 0.77 of the compiled one's time at the series' shape."""
-    return forward_ratio(device, "ours", "compiled", "from_python")
+    """From Python, at the series' shape, our forward takes at most 0.77 of the compiled forward's time."""
+    return forward_ratio(device, "our forward", "compiled", "from_python")
 
 
 @claim("F100", at_most(1.0), scope="timing")
 def over_compiled_in_any_row(device: Device) -> Figure:
-    """From Python, our forward takes no longer than the compiled one at any shape of the table, in bf16."""
+    """From Python, in bf16, our forward takes no longer than the compiled forward at any shape of the table."""
     rows = shapes_in(device, "bfloat16")
     return largest(*(over(device, "bfloat16", "compiled", row, "from_python") for row in rows))
 
 
 @claim("F101", equals(True), scope="this-gpu")
 def same_kernels_compiled(device: Device) -> Figure:
-    """Compiled by torch.compile, our module launches the kernels that it launches alone."""
-    alone, compiled = (device[FORWARDS[name]].per_step(kernel_names) for name in ("ours", "ours, compiled"))
+    """Inside compiled code, our module launches the same kernels as alone."""
+    alone, compiled = (
+        device[FORWARDS[name]].per_step(kernel_names) for name in ("our forward", "our forward, compiled")
+    )
     display = f"{compiled.value}, alone {alone.value}"
     return derived(alone.value == compiled.value, alone, compiled, display=display)
 
 
 @claim("F102", at_most(1.1), scope="timing")
 def compiled_over_alone(device: Device) -> Figure:
-    """From Python, our module compiled by torch.compile takes at most a tenth longer than alone."""
-    return forward_ratio(device, "ours, compiled", "ours", "from_python")
+    """From Python, our module takes at most 10 % longer inside compiled code than alone."""
+    return forward_ratio(device, "our forward, compiled", "our forward", "from_python")
 
 
 def calls_table(device: Device) -> Html:
@@ -123,15 +125,21 @@ def calls_table(device: Device) -> Html:
     for case, heading in headings.items():
         over_eager = None if case == EAGER else figure_cell(call_ratio(device, case, EAGER))
         rows.append([heading.replace("`", ""), figure_cell(Figure.from_timing(call(device, case))), over_eager])
-    return table("What a call costs the CPU", ["", "CPU time", "over eager"], rows)
+    return table("CPU time of a call", ["", "CPU time", "over eager"], rows)
 
 
 def compiled_table(device: Device) -> Html:
     """The package alone, inside compiled code and in its CUDA graph, and the compiled forward."""
-    names = ("compiled", "reduce-overhead", "ours", "ours, compiled", "ours, reduce-overhead")
+    names = (
+        "compiled",
+        "reduce-overhead",
+        "our forward",
+        "our forward, compiled",
+        "our forward, reduce-overhead",
+    )
     variants = {name: FORWARDS[name] for name in names}
     kinds = ("interleaved", "from_python", "enqueue")
-    return race_table(device, variants, "Ours within torch.compile", kinds=kinds)
+    return race_table(device, variants, "Our forward inside compiled code", kinds=kinds)
 
 
 def product_of_operator(device: Device) -> Figure:
@@ -141,7 +149,7 @@ def product_of_operator(device: Device) -> Figure:
         whole = [op for op in step.ops if op.name.endswith("::forward") and not op.is_annotation]
         return 100 * durations_sum_us(op for op in step.ops if op.name == "aten::mm") / durations_sum_us(whole)
 
-    return device[FORWARDS["ours"]].per_step(percent_of, "%")
+    return device[FORWARDS["our forward"]].per_step(percent_of, "%")
 
 
 def cpu_of_128_tokens(device: Device, variant: str) -> Figure:
@@ -153,7 +161,7 @@ def cpu_of_128_tokens(device: Device, variant: str) -> Figure:
 FIGURES: Mapping[str, Measure] = {
     "cpu_of_128_tokens": lambda device: cpu_of_128_tokens(device, "fused"),
     "cpu_of_128_tokens_eager": lambda device: cpu_of_128_tokens(device, "eager"),
-    "over_compiled_from_python": lambda device: forward_ratio(device, "compiled", "ours", "from_python"),
+    "over_compiled_from_python": lambda device: forward_ratio(device, "compiled", "our forward", "from_python"),
     "triton_over_prepared": triton_over_prepared,
     "eager_call_us": lambda device: Figure.from_timing(call(device, EAGER)),
     "product_of_operator": product_of_operator,

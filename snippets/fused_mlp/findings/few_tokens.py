@@ -1,4 +1,4 @@
-"""Few tokens: a forward that reads the weights, beside the time in which a copy would."""
+"""Few tokens: a forward that reads the weights, and the time in which a copy would read them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -28,7 +28,7 @@ from snippets.lab.page import (
 from snippets.lab.recording.ceilings import COPY
 from snippets.lab.recording.schema import Timing
 
-VARIANTS = {"ours": "fused", "max-autotune": "max_autotune", "compiled": "compiled", "eager": "eager"}
+VARIANTS = {"our forward": "fused", "max-autotune": "max_autotune", "compiled": "compiled", "eager": "eager"}
 """Heading -> key of the recording."""
 STEADY_TOKENS = ("1", "16")
 DRAWN_TOKENS = ("1", "16", "64")
@@ -64,41 +64,41 @@ def energy_over_compiled(device: Device, tokens: str) -> Figure:
 
 
 def over_max_autotune(device: Device, tokens: str) -> Figure:
-    """Our time over max-autotune's, interleaved, in pairs."""
-    origin = f"fused_mlp/few_tokens, {tokens}: ours over max-autotune, interleaved, in pairs"
+    """Our forward's time over max-autotune's, interleaved, in pairs."""
+    origin = f"fused_mlp/few_tokens, {tokens}: our forward over max-autotune, interleaved, in pairs"
     return ratio_of_pairs(few(device, tokens, "fused"), few(device, tokens, "max_autotune"), origin)
 
 
 def floor_us(device: Device) -> Figure:
     """The time of the weights' bytes at the rate of the large copy in the turns of the series' forwards."""
-    rate = device[FORWARDS["ours"]].ceiling(COPY).rate
+    rate = device[FORWARDS["our forward"]].ceiling(COPY).rate
     return Figure(1e6 * WEIGHTS_BYTES / rate, "us", origin=f"the weights' bytes at the rate of {COPY}")
 
 
 READING = Computation(
     "How long must reading the weights take?",
     "fused_mlp.few_floor_us",
-    "{fused_mlp.few_weights_bytes} at {fused_mlp.few_copy_rate}, for however many tokens.",
+    "{fused_mlp.few_weights_bytes} at {fused_mlp.few_copy_rate}, for any number of tokens.",
     "Divide the bytes of the three weights by a copy's rate.",
 )
 
 
 @claim("F103", at_most(0.97), scope="timing")
 def few_interleaved(device: Device) -> Figure:
-    """At 1 and at 16 tokens, our forward takes at most 0.97 of max-autotune's time, interleaved."""
+    """Interleaved, for one token and for 16 tokens, our forward takes at most 0.97 of max-autotune's time."""
     return largest(*(over_max_autotune(device, tokens) for tokens in STEADY_TOKENS))
 
 
 @claim("F104", at_most(0.97), scope="timing")
 def few_steady(device: Device) -> Figure:
-    """At 1 and at 16 tokens, our forward takes at most 0.97 of max-autotune's time, steady."""
+    """Steady, for one token and for 16 tokens, our forward takes at most 0.97 of max-autotune's time."""
     variants = ("fused", "max_autotune")
     return largest(*(unpaired_ratio(*(steady(device, tokens, name) for name in variants)) for tokens in STEADY_TOKENS))
 
 
 @claim("F105", at_most(1.1), scope="timing")
 def sixteen_over_one(device: Device) -> Figure:
-    """Interleaved, our forward takes at most 10 % longer for 16 tokens than for a single one."""
+    """Interleaved, our forward takes at most 10 % longer for 16 tokens than for one token."""
     return unpaired_ratio(*(Figure.from_timing(few(device, tokens, "fused")) for tokens in ("16", "1")))
 
 
@@ -126,10 +126,9 @@ def few_table(device: Device) -> Html:
         ratio = over_max_autotune(device, tokens)
         precise = replace(ratio, display=f"{ratio.number:.3f}x")
         rows.append([tokens, figure_cell(precise), *times])
-    caption = (
-        f"One forward at {WIDE[0]}x{WIDE[1]}, interleaved; its weights at a large copy's rate: {floor_us(device).text}"
-    )
-    every = table(caption, ["tokens", "ours over max-autotune", *VARIANTS], rows)
+    reading = f"At a large copy's rate, its weights take {floor_us(device).text}"
+    caption = f"One forward at {WIDE[0]}x{WIDE[1]}, interleaved. {reading}"
+    every = table(caption, ["tokens", "our forward / max-autotune", *VARIANTS], rows)
     return Html(every + details("The same, steady, with clock and energy", _steady_table(device)))
 
 
@@ -150,7 +149,7 @@ def _steady_table(device: Device) -> Html:
 FIGURES: Mapping[str, Measure] = {
     "few_weights_bytes": lambda device: Figure(WEIGHTS_BYTES, "bytes", origin="the shapes: three weights in bf16"),
     "few_floor_us": floor_us,
-    "few_copy_rate": lambda device: Figure(device[FORWARDS["ours"]].ceiling(COPY).rate, "bytes/s", origin=COPY),
+    "few_copy_rate": lambda device: Figure(device[FORWARDS["our forward"]].ceiling(COPY).rate, "bytes/s", origin=COPY),
     "sixteen_us": lambda device: Figure.from_timing(few(device, "16", "fused")),
     "one_token_over_floor": lambda device: one_token_over_floor(device, "fused"),
     "max_autotune_over_floor": lambda device: one_token_over_floor(device, "max_autotune"),

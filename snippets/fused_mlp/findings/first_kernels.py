@@ -25,7 +25,7 @@ from snippets.lab.recording.ceilings import COPY
 
 OURS = "fused_mlp/pointwise_fused"
 POINTWISE = {
-    "ours": OURS,
+    "our kernel": OURS,
     "copy": "fused_mlp/pointwise_copy",
     "compiled": "fused_mlp/pointwise_compiled",
     "Liger": "fused_mlp/pointwise_liger",
@@ -40,31 +40,31 @@ def warm_and_cold(upper: Run, lower: Run) -> tuple[Figure, Figure]:
 
 @claim("F7", at_least(95), scope="timing")
 def pointwise_of_copy(device: Device) -> Figure:
-    """With a cold cache our pointwise kernel reaches at least 95 % of the rate of an equally large copy."""
+    """With a cold cache, our pointwise kernel reaches at least 95 % of the rate of an equally large copy."""
     return percent(paired_ratio(device[POINTWISE["copy"]], device[OURS], "cold"))
 
 
 @claim("F8", at_most(1.02), scope="timing")
 def pointwise_over_compiled(device: Device) -> Figure:
-    """Our pointwise kernel takes at most 2 % longer than Inductor's, interleaved and cold."""
+    """Interleaved and cold, our pointwise kernel takes at most 2 % longer than Inductor's."""
     return largest(*warm_and_cold(device[OURS], device[POINTWISE["compiled"]]))
 
 
 @claim("F9", at_least(1.6), scope="timing")
 def eager_over_ours(device: Device) -> Figure:
-    """Eager's two pointwise kernels take at least 60 % longer than our single one, interleaved and cold."""
+    """Interleaved and cold, eager's two pointwise kernels take at least 60 % longer than our pointwise kernel."""
     return smallest(*warm_and_cold(device[POINTWISE["eager"]], device[OURS]))
 
 
 @claim("F10", at_least(1.1), scope="timing")
 def liger_over_ours(device: Device) -> Figure:
-    """Liger's pointwise kernel takes at least 10 % longer than ours, interleaved and cold."""
+    """Interleaved and cold, Liger's pointwise kernel takes at least 10 % longer than our pointwise kernel."""
     return smallest(*warm_and_cold(device[POINTWISE["Liger"]], device[OURS]))
 
 
 @claim("F11", at_most(1.01), scope="this-gpu")
 def error_over_compiled(device: Device) -> Figure:
-    """Our pointwise kernel's error is at most 1 % above that of Inductor's, which computes tanh in full."""
+    """Our pointwise kernel's error is at most 1 % above the error of Inductor's kernel, which computes tanh in full."""
     return point_ratio(device[OURS], device[POINTWISE["compiled"]], "relative_error")
 
 
@@ -75,7 +75,7 @@ def pointwise_compared(device: Device) -> Html:
     rows: list[Sequence[Cell]] = [
         ["GPU time, interleaved", *(figure_cell(run.time()) for run in runs)],
         ["GPU time, cold cache", *(figure_cell(run.time("cold")) for run in runs)],
-        ["cold: a copy's time / its own", *(figure_cell(percent(paired_ratio(copied, run, "cold"))) for run in runs)],
+        ["cold: the copy's time / its own", *(figure_cell(percent(paired_ratio(copied, run, "cold"))) for run in runs)],
     ]
     threads = [thread_costs(run) for run in runs]
     headings = ("registers of a thread", "threads of a block", "elements for each thread")
@@ -83,7 +83,7 @@ def pointwise_compared(device: Device) -> Html:
         rows.append([heading, *(", ".join(costs[index] for costs in kernels) or None for kernels in threads)])
     errors = [run.point.relative_error for run in runs]
     rows.append(["relative error", *(format_value(error) if error else None for error in errors)])
-    return table("The activation of one tensor times another: four ways, and a copy", ["", *POINTWISE], rows)
+    return table("The activation of one tensor, times another tensor: four ways, and a copy", ["", *POINTWISE], rows)
 
 
 def thread_costs(run: Run) -> list[tuple[str, str, str]]:
@@ -102,7 +102,7 @@ def for_each_thread(kernel: GpuActivity, elements: int) -> float:
     return elements / threads if threads else 0
 
 
-LINEAR = {"ours": "fused", "cuBLAS's epilogue": "addmm", "eager": "eager", "compiled": "compiled"}
+LINEAR = {"our kernel": "fused", "cuBLAS's epilogue": "addmm", "eager": "eager", "compiled": "compiled"}
 """Heading -> suffix of its experiment's name."""
 FEW, MANY = 64, 8192
 """Rows of the Linear's input."""
@@ -118,9 +118,9 @@ def over_addmm(device: Device, rows: int, kind: str = "interleaved") -> Figure:
     return paired_ratio(linear(device, rows), linear(device, rows, "addmm"), kind)
 
 
-@claim("F12", equals("ours 1, cuBLAS's epilogue 1, eager 2, compiled 2"))
+@claim("F12", equals("our kernel 1, cuBLAS's epilogue 1, eager 2, compiled 2"))
 def kernels(device: Device) -> Figure:
-    """Eager and compiled run two kernels for a Linear with GELU; cuBLAS's epilogue and ours run one."""
+    """For a Linear with GELU, eager and compiled run two kernels, and cuBLAS's epilogue and our kernel run one."""
     return listed({heading: _kernel_counts(device, variant) for heading, variant in LINEAR.items()})
 
 
@@ -131,16 +131,19 @@ def _kernel_counts(device: Device, variant: str) -> Figure:
 
 @claim("F13", at_most(0.92), scope="timing")
 def many_over_addmm(device: Device) -> Figure:
-    """At 8192 rows, our Linear with GELU takes at least 8 % less time than cuBLAS's own epilogue, interleaved and
-    cold."""
+    """Interleaved and cold, at 8192 rows, our kernel for a Linear with GELU takes at least 8 % less time than cuBLAS's
+    epilogue."""
     return largest(*warm_and_cold(linear(device, MANY), linear(device, MANY, "addmm")))
 
 
 @claim("F14", at_most(1.0), scope="timing")
 def over_bare_matmul(device: Device) -> Figure:
-    """At 8192 rows, our Linear with bias and GELU takes no longer than cuBLAS's bare product in the same turns."""
+    """Interleaved, at 8192 rows, our kernel for a Linear with bias and GELU takes no longer than cuBLAS's bare
+    product."""
     ours = linear(device, MANY)
-    return ratio_of_pairs(ours.timing(), ours.ceiling(f"matmul {MANY}x1024x4096").timing, "ours over the bare product")
+    return ratio_of_pairs(
+        ours.timing(), ours.ceiling(f"matmul {MANY}x1024x4096").timing, "our kernel over bare product"
+    )
 
 
 def inductors_gelu_over_eagers(device: Device) -> Figure:
@@ -151,8 +154,8 @@ def inductors_gelu_over_eagers(device: Device) -> Figure:
 
 @claim("F115", equals(True), scope="timing")
 def width_decides(device: Device) -> Figure:
-    """At 8192 rows, in the traces, Inductor's GELU takes at least 1.3 times as long as eager's if its threads load
-    fewer numbers each, and at most 1.15 times if they load as many."""
+    """At 8192 rows, in the traces, Inductor's GELU kernel takes at least 1.3 times as long as eager's if its threads
+    load fewer numbers each, and at most 1.15 times as long if they load the same number."""
     ratio = inductors_gelu_over_eagers(device)
     compiled, eager = (numbers_of_a_thread(device, name) for name in ("compiled", "eager"))
     is_as_wide = compiled.number >= eager.number
@@ -177,37 +180,37 @@ def chosen_kernel(device: Device) -> Figure:
 
 @claim("F15", at_most(0.93), scope="timing")
 def few_over_addmm(device: Device) -> Figure:
-    """At 64 rows, our Linear with GELU takes at least 7 % less time than cuBLAS's epilogue in back-to-back replays."""
+    """In back-to-back replays, at 64 rows, our kernel takes at least 7 % less time than cuBLAS's epilogue."""
     return over_addmm(device, FEW)
 
 
 @claim("F16", at_most(1.0), scope="timing")
 def few_over_addmm_cold(device: Device) -> Figure:
-    """At 64 rows, alone and with a cold cache, our Linear with GELU takes no longer than cuBLAS's epilogue.
+    """Alone and with a cold cache, at 64 rows, our kernel takes no longer than cuBLAS's epilogue.
 
-    Alone, a kernel has no other to hide its start behind, and both have to fetch the weight from memory. cuBLAS's
-    kernel is the faster one then. In back-to-back replays ours wins only because its kernels overlap.
+    Alone, a kernel can't hide its start behind another kernel, and both kernels read the weight from memory. Then
+    cuBLAS's kernel is faster. In back-to-back replays, our kernel wins only because its launches overlap.
     """
     return over_addmm(device, FEW, "cold")
 
 
 @claim("F17", at_least(1.08), scope="timing")
 def in_trace_over_replays(device: Device) -> Figure:
-    """At 64 rows, our Linear's kernel takes at least 8 % longer in the trace than a step of back-to-back replays."""
+    """At 64 rows, our kernel takes at least 8 % longer in the trace than in back-to-back replays."""
     ours = linear(device, FEW)
     return unpaired_ratio(quantity(ours, "kernel_time_us"), ours.time())
 
 
 @claim("F19", at_least(1.05), scope="timing")
 def few_over_addmm_in_trace(device: Device) -> Figure:
-    """At 64 rows, our Linear's kernel, alone in the trace, takes at least 5 % longer than cuBLAS's."""
+    """At 64 rows, in the trace, where each kernel runs alone, our kernel takes at least 5 % longer than cuBLAS's."""
     return quantity_ratio(linear(device, FEW), linear(device, FEW, "addmm"), "kernel_time_us")
 
 
 @claim("F18", at_most(1.25), scope="timing")
 def few_enqueue_over_addmm(device: Device) -> Figure:
-    """At 64 rows, a call of our Linear from Python keeps the CPU busy at most a quarter longer than one of
-    cuBLAS's epilogue."""
+    """From Python, at 64 rows, a call of our kernel keeps the CPU busy at most 25 % longer than a call of cuBLAS's
+    epilogue."""
     return over_addmm(device, FEW, "enqueue")
 
 

@@ -18,16 +18,16 @@ FORWARDS = {
     "max-autotune": "fused_mlp/max_autotune",
     "reduce-overhead": "fused_mlp/reduce_overhead",
     "Liger": "fused_mlp/liger",
-    "ours": "fused_mlp/fused",
-    "ours, kernelized": "fused_mlp/kernelized",
-    "ours, compiled": "fused_mlp/fused_compiled",
-    "ours, reduce-overhead": "fused_mlp/fused_reduce_overhead",
-    "ours, portable": "fused_mlp/portable",
+    "our forward": "fused_mlp/fused",
+    "our forward, kernelized": "fused_mlp/kernelized",
+    "our forward, compiled": "fused_mlp/fused_compiled",
+    "our forward, reduce-overhead": "fused_mlp/fused_reduce_overhead",
+    "our forward, portable": "fused_mlp/portable",
 }
 
-THREE = {name: FORWARDS[name] for name in ("eager", "compiled", "ours")}
+THREE = {name: FORWARDS[name] for name in ("eager", "compiled", "our forward")}
 """What the chapter's first figure and its timelines compare."""
-FOUR = {name: FORWARDS[name] for name in ("eager", "compiled", "Liger", "ours")}
+FOUR = {name: FORWARDS[name] for name in ("eager", "compiled", "Liger", "our forward")}
 
 
 def forward_ratio(device: Device, upper: str, lower: str, kind: str = "interleaved") -> Figure:
@@ -37,50 +37,50 @@ def forward_ratio(device: Device, upper: str, lower: str, kind: str = "interleav
 
 @claim("F40", at_most(0.78), scope="timing")
 def forward_over_compiled(device: Device) -> Figure:
-    """Interleaved, our forward takes at most 0.78 of the compiled one's time."""
-    return forward_ratio(device, "ours", "compiled")
+    """Interleaved, our forward takes at most 0.78 of the compiled forward's time."""
+    return forward_ratio(device, "our forward", "compiled")
 
 
 @claim("F59", at_most(0.86), scope="timing")
 def forward_over_compiled_steady(device: Device) -> Figure:
-    """Steady, our forward takes at most 0.86 of the compiled one's time."""
-    return unpaired_ratio(*(device[FORWARDS[name]].time("steady") for name in ("ours", "compiled")))
+    """Steady, our forward takes at most 0.86 of the compiled forward's time."""
+    return unpaired_ratio(*(device[FORWARDS[name]].time("steady") for name in ("our forward", "compiled")))
 
 
 @claim("F111", at_most(0.86), scope="timing")
 def energy_over_compiled(device: Device) -> Figure:
-    """Steady, our forward takes at most 0.86 of the compiled one's energy."""
-    return quantity_ratio(device[FORWARDS["ours"]], device[FORWARDS["compiled"]], "joules")
+    """Steady, our forward takes at most 0.86 of the compiled forward's energy."""
+    return quantity_ratio(device[FORWARDS["our forward"]], device[FORWARDS["compiled"]], "joules")
 
 
 @claim("F49", at_most(0.78), scope="timing")
 def over_max_autotune(device: Device) -> Figure:
     """Interleaved, our forward takes at most 0.78 of max-autotune's time."""
-    return forward_ratio(device, "ours", "max-autotune")
+    return forward_ratio(device, "our forward", "max-autotune")
 
 
 @claim("F41", at_most(0.70), scope="timing")
 def forward_over_eager(device: Device) -> Figure:
     """Interleaved, our forward takes at most 0.70 of eager's time."""
-    return forward_ratio(device, "ours", "eager")
+    return forward_ratio(device, "our forward", "eager")
 
 
 @claim("F42", at_most(0.75), scope="timing")
 def forward_over_liger(device: Device) -> Figure:
-    """Interleaved, our forward takes at most 0.75 of the time with Liger's layer."""
-    return forward_ratio(device, "ours", "Liger")
+    """Interleaved, our forward takes at most 0.75 of the time of Liger's forward."""
+    return forward_ratio(device, "our forward", "Liger")
 
 
-@claim("F45", equals("eager 5, compiled 4, Liger 4, ours 2"), scope="this-gpu")
+@claim("F45", equals("eager 5, compiled 4, Liger 4, our forward 2"), scope="this-gpu")
 def kernel_counts(device: Device) -> Figure:
-    """Eager runs five kernels for a forward, the compiled forward and Liger's four, ours two."""
+    """Eager runs five kernels for a forward, compiled and Liger run four each, and our forward runs two."""
     return listed({name: quantity(device[forward], "kernels_per_step") for name, forward in FOUR.items()})
 
 
 @claim("F46", equals(True), scope="this-gpu")
 def held_memory(device: Device) -> Figure:
-    """At its peak our forward holds the hidden tensor and its result, and nothing else."""
-    point = device[FORWARDS["ours"]].point
+    """At its peak, our forward holds the hidden tensor and the result, and no other tensor."""
+    point = device[FORWARDS["our forward"]].point
     tokens, dim, hidden = (int(point.parameters[name]) for name in ("tokens", "dim", "hidden"))
     held = point.peak_memory_bytes
     display = format_value(held, "bytes")
@@ -89,33 +89,33 @@ def held_memory(device: Device) -> Figure:
 
 @claim("F47", at_least(1.4), scope="this-gpu")
 def least_other_error(device: Device) -> Figure:
-    """At the series' shape, each of the other forwards has at least 1.4 times our error."""
-    ours = device[FORWARDS["ours"]].point.relative_error
-    others = (experiment for name, experiment in FORWARDS.items() if not name.startswith("ours"))
+    """At the series' shape, every other forward has at least 1.4 times our forward's error."""
+    ours = device[FORWARDS["our forward"]].point.relative_error
+    others = (experiment for name, experiment in FORWARDS.items() if not name.startswith("our forward"))
     least = min(device[experiment].point.relative_error for experiment in others)
-    return Figure(least / ours, "x", origin="the least error of the others over ours")
+    return Figure(least / ours, "x", origin="the least error of the other forwards over our forward's")
 
 
 @claim("F89", at_most(0.95), scope="timing")
 def portable_over_compiled(device: Device) -> Figure:
-    """Interleaved, the forward of portable kernels takes at most 0.95 of the compiled one's GPU time."""
-    return forward_ratio(device, "ours, portable", "compiled")
+    """Interleaved, a forward with the portable kernels takes at most 0.95 of the compiled forward's GPU time."""
+    return forward_ratio(device, "our forward, portable", "compiled")
 
 
 @claim("F106", at_most(1.05), scope="timing")
 def slowest_process(device: Device) -> Figure:
-    """Of six processes with our forward, three of them with the packaged one, the slowest takes at most 5 % longer
-    than the fastest, interleaved."""
-    names = ("ours", "ours, kernelized")
+    """Six processes run our forward, three of them packaged. Interleaved, the slowest takes at most 5 % longer than
+    the fastest."""
+    names = ("our forward", "our forward, kernelized")
     medians = [statistics.median(part) for name in names for part in device[FORWARDS[name]].timing().parts]
     ratio = max(medians) / min(medians)
     return Figure(ratio, "x", (1.0, ratio), "medians of the processes of fused_mlp/fused and fused_mlp/kernelized")
 
 
 def second_product(device: Device) -> Figure:
-    """The library of the second matmul's kernel in our forward: cuBLAS if an operator of PyTorch launched it."""
-    return device[FORWARDS["ours"]].per_step(
-        lambda step: "cuBLAS's" if op_name(step.kernels[-1]) == "aten::mm" else "ours"
+    """Whose kernel computes `down` in our forward: cuBLAS's if an operator of PyTorch launched it."""
+    return device[FORWARDS["our forward"]].per_step(
+        lambda step: "cuBLAS's" if op_name(step.kernels[-1]) == "aten::mm" else "our own"
     )
 
 
@@ -128,12 +128,12 @@ def process_medians(device: Device, name: str) -> Figure:
 
 def three_forwards(device: Device) -> Html:
     """Eager, compiled and the package as pictures on one scale."""
-    return timeline(device, THREE, "One forward: eager, compiled and ours")
+    return timeline(device, THREE, "One forward, three ways")
 
 
 def our_kernels(device: Device) -> Html:
     """The GPU work of our forward."""
-    return kernel_table(device, FORWARDS["ours"], "Our forward on the GPU", work=kernels_work)
+    return kernel_table(device, FORWARDS["our forward"], "Our forward on the GPU", work=kernels_work)
 
 
 def kernels_work(step: Step) -> dict[int, tuple[int, int]]:
@@ -169,16 +169,18 @@ def forwards(device: Device) -> Html:
 
 FIGURES: Mapping[str, Measure] = {
     "saved_memory_bytes": lambda device: point_difference(
-        device[FORWARDS["eager"]], device[FORWARDS["ours"]], "peak_memory_bytes"
+        device[FORWARDS["eager"]], device[FORWARDS["our forward"]], "peak_memory_bytes"
     ),
-    "forward_speedup": lambda device: forward_ratio(device, "eager", "ours"),
-    "over_compiled": lambda device: forward_ratio(device, "compiled", "ours"),
-    "over_compiled_steady": lambda device: forward_ratio(device, "compiled", "ours", "steady"),
+    "compiled_speedup": lambda device: forward_ratio(device, "eager", "compiled"),
+    "portable_speedup": lambda device: forward_ratio(device, "eager", "our forward, portable"),
+    "forward_speedup": lambda device: forward_ratio(device, "eager", "our forward"),
+    "over_compiled": lambda device: forward_ratio(device, "compiled", "our forward"),
+    "over_compiled_steady": lambda device: forward_ratio(device, "compiled", "our forward", "steady"),
     "pointwise_compiled_us": lambda device: pointwise_us(device, "compiled"),
     "pointwise_max_autotune_us": lambda device: pointwise_us(device, "max-autotune"),
     "pointwise_launch": lambda device: launch_of(device, FORWARDS["compiled"]),
     "max_autotune_over_compiled": lambda device: forward_ratio(device, "max-autotune", "compiled"),
     "of_each_process_max_autotune": lambda device: process_medians(device, "max-autotune"),
-    "of_each_process": lambda device: process_medians(device, "ours"),
-    "of_each_process_packaged": lambda device: process_medians(device, "ours, kernelized"),
+    "of_each_process": lambda device: process_medians(device, "our forward"),
+    "of_each_process_packaged": lambda device: process_medians(device, "our forward, kernelized"),
 }

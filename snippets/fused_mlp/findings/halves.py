@@ -49,14 +49,14 @@ def portable_over_eager(device: Device) -> Figure:
 
 @claim("F20", at_most(0.92), scope="timing")
 def pingpong_over_bare(device: Device) -> Figure:
-    """Interleaved, our ping-pong kernel computes gate, up, GELU and the multiplication in at most 92 % of the time
+    """Interleaved, the ping-pong kernel computes gate, up, GELU and the multiplication in at most 92 % of the time
     of cuBLAS's bare product."""
     return over_bare(device, "ping-pong")
 
 
 @claim("F21", at_least(90), scope="timing")
 def of_large_matmul(device: Device) -> Figure:
-    """The ping-pong kernel reaches at least 90 % of the rate of a large product in the same turns."""
+    """The ping-pong kernel reaches at least 90 % of the rate of a large product that is interleaved with it."""
     return share_of_ceiling(half(device, "ping-pong"), LARGE_MATMUL)
 
 
@@ -68,15 +68,15 @@ def stacked_over_bare(device: Device) -> Figure:
 
 @claim("F90", at_most(0.8), scope="timing")
 def pingpong_over_portable(device: Device) -> Figure:
-    """Interleaved, the ping-pong kernel takes at most 0.80 of the portable one's time."""
+    """Interleaved, the ping-pong kernel takes at most 0.80 of the portable kernel's time."""
     return paired_ratio(half(device, "ping-pong"), half(device, "portable"))
 
 
-@claim("F23", equals("eager 3; ours 1"), scope="this-gpu")
+@claim("F23", equals("eager 3; ping-pong 1"), scope="this-gpu")
 def held_tensors(device: Device) -> Figure:
-    """At its peak, the first half of eager's forward holds three tensors of the hidden size, that of ours a single
-    one."""
-    points = {name: device[HALVES[key]].point for name, key in (("eager", "eager"), ("ours", "ping-pong"))}
+    """At its peak, eager holds three tensors of the hidden size in the first half of a forward, and the ping-pong
+    kernel holds one."""
+    points = {name: device[HALVES[name]].point for name in ("eager", "ping-pong")}
     size = math.prod(int(points["eager"].parameters[name]) for name in ("tokens", "hidden")) * BF16_BYTES
     counts = (f"{name} {point.peak_memory_bytes / size:g}" for name, point in points.items())
     return Figure("; ".join(counts), origin="peak memory of a call")
@@ -98,8 +98,9 @@ def halves(device: Device, *names: str) -> Html:
     variants = {name: run.id for name, run in runs.items()}
     title = "From x to the hidden tensor" + (f": {', '.join(names)}" if names else "")
     compared = variants_table(device, variants, title, columns=columns)
-    rates = "Of large: of the rate of 8192x8192x8192 in these turns."
-    return Html(compared + note(f"Over bare: interleaved time over the bare product's. {rates}"))
+    over = "Over bare: the interleaved time / the bare product's."
+    large = "Of large: the rate, in percent of a product of 8192x8192x8192 that is interleaved with the variants."
+    return Html(compared + note(f"{over} {large}"))
 
 
 FIGURES: Mapping[str, Measure] = {

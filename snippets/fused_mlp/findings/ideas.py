@@ -10,14 +10,14 @@ from snippets.lab.page import figure_cell, show as show
 
 STEPS = {
     "gate_up": {
-        "hand over early": "two consumers in turns (ours)",
-        "four slots": "four slots instead of six",
-        "stacked": "the stacked kernel instead",
+        "hand over early": "ping-pong, six slots",
+        "four slots": "ping-pong, four slots",
+        "stacked": "stacked",
     },
     "forward": {
-        "launched early": "both products ours, the second launched early",
-        "one after the other": "both ours, one after the other",
-        "cuBLAS down": "the second product by cuBLAS",
+        "launched early": "ping-pong twice, the second launched early",
+        "one after the other": "ping-pong twice, one after the other",
+        "cuBLAS down": "ping-pong, then cuBLAS",
     },
 }
 """Part of `steps` -> variant -> its name on the page; the baseline comes first."""
@@ -40,7 +40,7 @@ def tuned(device: Device, part: str, shape: str = SERIES) -> dict[str, float]:
 
 
 def taken(device: Device, part: str, shape: str = SERIES) -> str:
-    """The candidate that tuning took: the first that is hardly slower than the fastest."""
+    """The candidate that tuning took: the first that is barely slower than the fastest."""
     name: str = probed(device["fused_mlp/chosen"], shape, "taken", part)
     return name
 
@@ -83,13 +83,13 @@ def order_at_long_sums(device: Device) -> Figure:
 
 @claim("F36", between(0.95, 1.05), scope="timing")
 def worth_of_early_launch(device: Device) -> Figure:
-    """Launching the second product early changes our forward's time by at most 5 %."""
+    """Launching the second kernel early changes our forward's time by at most 5 %."""
     return step_ratio(device, "forward", "one after the other", "launched early")
 
 
 @claim("F37", between(0.94, 1.06), scope="timing")
 def cublas_down_over_ours(device: Device) -> Figure:
-    """Our forward takes as long with cuBLAS's second product as with ours, within 6 %."""
+    """Our forward takes as long with cuBLAS's kernel for down as with the ping-pong kernel, within 6 %."""
     return step_ratio(device, "forward", "cuBLAS down", "launched early")
 
 
@@ -97,9 +97,9 @@ def steps_table(device: Device) -> Html:
     """The same work, each variant with one idea changed, timed interleaved."""
     parts = {
         "gate_up": "From x to the hidden tensor, with one idea changed",
-        "forward": "The whole forward: what follows the first product",
+        "forward": "The whole forward, with one idea changed",
     }
-    orders = {shape: {"group 8": f"{shape}, groups of eight tiles", "group 1": "groups of one"} for shape in ORDERED}
+    orders = {shape: {"group 8": "groups of eight tiles", "group 1": "groups of one tile"} for shape in ORDERED}
     changed = [_changed(device, part, STEPS[part], caption) for part, caption in parts.items()]
     changed += [_changed(device, shape, each, f"The order of the tiles, {shape}") for shape, each in orders.items()]
     return Html("".join(changed))
@@ -122,8 +122,8 @@ def tuned_table(device: Device) -> Html:
         times = tuned(device, part)
         fastest = min(times.values())
         rows += [[heading, name, format_value(us, "us"), format_value(us / fastest, "x")] for name, us in times.items()]
-    caption = "What tuning had to choose from at this shape; the forward's times contain the first half"
-    return table(caption, ["", "candidate", "median", "of the fastest"], rows, text_columns=2)
+    caption = "The candidates of tuning at this shape. A forward's time contains the first half"
+    return table(caption, ["", "candidate", "median", "over the fastest"], rows, text_columns=2)
 
 
 FIGURES: Mapping[str, Measure] = {

@@ -28,40 +28,40 @@ def error_ratio(device: Device, upper: str, lower: str) -> Figure:
 
 @claim("F65", at_most(1), scope="this-gpu")
 def worst_error(device: Device) -> Figure:
-    """At no shape is our forward's error above eager's."""
+    """Our forward's error isn't above eager's at any shape."""
     rows = [(dtype, row) for dtype in DTYPES for row in shapes_in(device, dtype)]
     pairs = [(row_run(device, dtype, "fused", row), row_run(device, dtype, "eager", row)) for dtype, row in rows]
     ratios = [point_ratio(*pair, "relative_error").number for pair in pairs]
-    return Figure(max(ratios), "x", (min(ratios), max(ratios)), "relative errors, ours over eager's, every row")
+    return Figure(max(ratios), "x", (min(ratios), max(ratios)), "relative errors over eager's, every row")
 
 
 @claim("F66", between(1.39, 1.44), scope="this-gpu")
 def error_of_rounding(device: Device) -> Figure:
-    """Our forward's error is that of one rounding to bf16 times the square root of two."""
+    """Our forward's error is the error of one rounding to bf16, times the square root of two."""
     return error_ratio(device, "fused", "gate_up_bare")
 
 
 @claim("F67", between(0.99, 1.01), scope="this-gpu")
 def error_of_activation(device: Device) -> Figure:
-    """With the activation in it, our kernel for gate and up errs as much as the bare product, within 1 %."""
+    """With the activation, our kernel for gate and up has the same error as the bare product, within 1 %."""
     return error_ratio(device, "gate_up_fused", "gate_up_bare")
 
 
 @claim("F69", between(7.84, 8.16), scope="this-gpu")
 def error_of_bfloat16_over_float16(device: Device) -> Figure:
-    """In float16 our forward's error is an eighth of that in bf16, within 2 %: three digits more, and none of them
-    lost."""
+    """In bf16, our forward's error is eight times its error in float16, within 2 %, so float16's three further bits
+    aren't lost."""
     bfloat16, float16 = (row_run(device, dtype, "fused", SERIES) for dtype in DTYPES)
     return point_ratio(bfloat16, float16, "relative_error")
 
 
 @claim("F68", between(0.5, 0.99), scope="this-gpu")
 def error_of_compiled(device: Device) -> Figure:
-    """The compiled forward's error lies between ours and eager's, nearer to eager's."""
+    """The compiled forward's error is between our forward's and eager's, and nearer to eager's."""
     ours, compiled, eager = (
         device[f"fused_mlp/{name}"].point.relative_error for name in ("fused", "compiled", "eager")
     )
-    return Figure((compiled - ours) / (eager - ours), origin="its place on the way from our error to eager's")
+    return Figure((compiled - ours) / (eager - ours), origin="its place on the way from our forward's error to eager's")
 
 
 def errors_table(device: Device) -> Html:
@@ -81,12 +81,12 @@ TRAINING = {
     "eager": "fused_mlp/training_eager",
     "compiled": "fused_mlp/training_compiled",
     "Liger": "fused_mlp/training_liger",
-    "ours, saving": "fused_mlp/training_fused",
-    "ours, recomputing one": "fused_mlp/training_fused_recompute_hidden",
-    "ours, recomputing": "fused_mlp/training_fused_recompute",
+    "our module, saving": "fused_mlp/training_fused",
+    "our module, recomputing one": "fused_mlp/training_fused_recompute_hidden",
+    "our module, recomputing all": "fused_mlp/training_fused_recompute",
 }
-SAVING, RECOMPUTING = TRAINING["ours, saving"], TRAINING["ours, recomputing"]
-RECOMPUTING_ONE = TRAINING["ours, recomputing one"]
+SAVING, RECOMPUTING = TRAINING["our module, saving"], TRAINING["our module, recomputing all"]
+RECOMPUTING_ONE = TRAINING["our module, recomputing one"]
 
 
 FEW_BYTES = 1024
@@ -100,22 +100,22 @@ def zero_fills(step: Step) -> int:
 
 @claim("F70", at_most(0.99), scope="timing")
 def over_every_other(device: Device) -> Figure:
-    """Interleaved, forward and backward of our module take at least 1 % less GPU time than those of eager,
-    compiled or Liger."""
+    """Interleaved, our training step takes at least 1 % less GPU time than eager's, the compiled step's and
+    Liger's."""
     others = ("eager", "compiled", "Liger")
     return largest(*(paired_ratio(device[SAVING], device[TRAINING[other]]) for other in others))
 
 
 @claim("F71", at_most(0.8), scope="timing")
 def over_eager(device: Device) -> Figure:
-    """Interleaved, forward and backward of our module take at least 20 % less GPU time than eager's."""
+    """Interleaved, our training step takes at least 20 % less GPU time than eager's."""
     return paired_ratio(device[SAVING], device[TRAINING["eager"]])
 
 
 @claim("F72", between(1.08, 1.25), scope="timing")
 def recomputing_over_saving(device: Device) -> Figure:
-    """Interleaved, a training step of ours that recomputes takes between 8 and 25 % more GPU time than one that
-    saves."""
+    """Interleaved, our training step takes between 8 and 25 % more GPU time if it recomputes all three tensors than if
+    it saves them."""
     return paired_ratio(device[RECOMPUTING], device[SAVING])
 
 
@@ -133,49 +133,49 @@ def held_less(device: Device, experiment: str) -> Figure:
 
 @claim("F73", at_most(0.05), scope="this-gpu")
 def held_by_recomputing(device: Device) -> Figure:
-    """Between forward and backward, a step that recomputes holds at most a twentieth of what one that saves holds."""
+    """Between forward and backward, our step holds at most 5 % of the bytes if it recomputes in place of saving."""
     return Figure(held_bytes(device, RECOMPUTING) / held_bytes(device, SAVING), "x", origin="fused_mlp/kept_bytes")
 
 
 @claim("F74", at_most(0.6), scope="this-gpu")
 def peak_of_saving(device: Device) -> Figure:
-    """The peak of a training step of ours that saves is at most 0.60 of eager's."""
+    """The peak memory of our training step, saving, is at most 0.60 of eager's."""
     return point_ratio(device[SAVING], device[TRAINING["eager"]], "peak_memory_bytes")
 
 
 @claim("F75", at_most(0.9), scope="timing")
 def from_python_over_eager(device: Device) -> Figure:
-    """From Python, a training step of ours takes at least a tenth less time than eager's."""
+    """From Python, our training step takes at least 10 % less time than eager's."""
     return paired_ratio(device[SAVING], device[TRAINING["eager"]], "from_python")
 
 
 @claim("F107", at_most(0.86), scope="timing")
 def training_over_compiled(device: Device) -> Figure:
-    """Interleaved, forward and backward of our module take at most 0.86 of the compiled step's GPU time."""
+    """Interleaved, our training step takes at most 0.86 of the compiled step's GPU time."""
     return paired_ratio(device[SAVING], device[TRAINING["compiled"]])
 
 
 @claim("F108", at_most(0.8), scope="this-gpu")
 def peak_over_compiled(device: Device) -> Figure:
-    """The peak of a training step of ours that saves is at most 0.80 of the compiled step's."""
+    """The peak memory of our training step, saving, is at most 0.80 of the compiled step's."""
     return point_ratio(device[SAVING], device[TRAINING["compiled"]], "peak_memory_bytes")
 
 
 @claim("F113", at_most(0.93), scope="timing")
 def training_energy(device: Device) -> Figure:
-    """Steady, a training step of ours takes at most 0.93 of the compiled step's energy."""
+    """Steady, our training step takes at most 0.93 of the compiled step's energy."""
     return quantity_ratio(device[SAVING], device[TRAINING["compiled"]], "joules")
 
 
 @claim("F76", at_most(0.75), scope="this-gpu")
 def error_of_gradient(device: Device) -> Figure:
-    """Our error in the gradient of x is at most three quarters of eager's."""
+    """The error of our step in the gradient of x is at most 75 % of eager's."""
     return point_ratio(device[SAVING], device[TRAINING["eager"]], "relative_error")
 
 
 @claim("F77", equals("0 and 0"), scope="this-gpu")
 def zero_fill_counts(device: Device) -> Figure:
-    """Saving or recomputing, no kernel or memset of our training step only writes zeros."""
+    """No kernel or memset of our training step only writes zeros, whether the step saves or recomputes."""
     saving, recomputing = (device[experiment].per_step(zero_fills) for experiment in (SAVING, RECOMPUTING))
     return derived(f"{saving.value} and {recomputing.value}", saving, recomputing)
 
@@ -192,22 +192,23 @@ def training_table(device: Device) -> Html:
 
 @claim("F80", equals(True), scope="this-gpu")
 def same_kernels(device: Device) -> Figure:
-    """The plain module with the package's forward begins with our own module's kernel, and runs as many."""
+    """With the packaged forward, the plain module runs the same first kernel as our module, and the same number of
+    kernels."""
     ours, packaged = (device[f"fused_mlp/{name}"].per_step(kernel_names) for name in ("fused", "kernelized"))
     # each tuning chooses the kernel of the second matmul
     firsts = [(names[0], len(names)) for names in (str(figure.value).split(", ") for figure in (ours, packaged))]
-    return derived(firsts[0] == firsts[1], ours, packaged, display=f"{packaged.value}, ours {ours.value}")
+    return derived(firsts[0] == firsts[1], ours, packaged, display=f"{packaged.value}, our module {ours.value}")
 
 
 @claim("F81", between(0.97, 1.03), scope="timing")
 def packaged_over_module(device: Device) -> Figure:
-    """Interleaved, the packaged forward takes as much GPU time as our module, within 3 %."""
+    """Interleaved, the packaged forward takes the same GPU time as our module, within 3 %."""
     return paired_ratio(device["fused_mlp/kernelized"], device["fused_mlp/fused"])
 
 
 @claim("F85", between(1.01, 1.09), scope="timing")
 def late_hand_over(device: Device) -> Figure:
-    """The ping-pong kernel takes 1 to 9 % longer if a consumer hands over with its last block."""
+    """The ping-pong kernel takes 1 to 9 % longer if a consumer signals the other with its last block."""
     return step_ratio(device, "gate_up", "hand over at the end", "hand over early")
 
 

@@ -47,15 +47,15 @@ def steady(device: Device, variant: str) -> Figure:
 
 @claim("F34", at_least(1.05), scope="timing")
 def early_over_late(device: Device) -> Figure:
-    """Traced after a load, our first kernel takes at least 5 % longer with both launched early than one after the
-    other."""
+    """Traced after a second of load, our forward's first kernel takes at least 5 % longer with early launch than
+    without."""
     return unpaired_ratio(*(traced(device, "loaded", variant, first_us) for variant in (EARLY, LATE)))
 
 
 @claim("F33", at_least(1.1), scope="timing")
 def load_over_rest(device: Device) -> Figure:
-    """Traced one after the other, our first kernel takes at least 10 % longer after a second of load than after a
-    rest."""
+    """Traced without early launch, our forward's first kernel takes at least 10 % longer after a second of load than
+    after a rest."""
     return unpaired_ratio(*(traced(device, state, LATE, first_us) for state in ("loaded", "rested")))
 
 

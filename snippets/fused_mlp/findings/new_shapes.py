@@ -30,26 +30,26 @@ def first_call_us(device: Device, variant: str, index: int) -> Figure:
 
 @claim("F60", equals("8192, 8184, 6144, 4096, 3996"), scope="this-gpu")
 def static_pauses(device: Device) -> Figure:
-    """With dynamic=False, torch.compile compiles at each of the five numbers of tokens."""
+    """With dynamic=False, torch.compile compiles for each of the five numbers of tokens."""
     return pauses_at(device, "static")
 
 
 @claim("F61", equals("8192, 8184"), scope="this-gpu")
 def automatic_pauses(device: Device) -> Figure:
-    """By default, torch.compile compiles at the first two of the five numbers of tokens only."""
+    """By default, torch.compile compiles for the first two of the five numbers of tokens only."""
     return pauses_at(device, "automatic")
 
 
 @claim("F62", equals("8192, 4096"), scope="this-gpu")
 def our_pauses(device: Device) -> Figure:
-    """Our forward tunes twice: at its first call, and at the first with another power of two of tokens."""
+    """Our forward tunes twice, at its first call and at the first call with another power of two of tokens."""
     return pauses_at(device, "fused")
 
 
 def first_calls(device: Device) -> Html:
     """Time of the first call at five numbers of tokens in turn, and of the call after it."""
     data = device["fused_mlp/new_shapes"].data
-    titles = {"static": "dynamic=False", "automatic": "default", "fused": "ours"}
+    titles = {"static": "dynamic=False", "automatic": "default", "fused": "our forward"}
     columns = [data[name][calls] for name in titles for calls in ("first_call_ms", "second_call_ms")]
     calls = zip(data["tokens"], *columns, strict=True)
     rows = [[tokens, *(format_value(1e3 * ms, "us") for ms in times_ms)] for tokens, *times_ms in calls]
@@ -57,7 +57,7 @@ def first_calls(device: Device) -> Html:
         "tokens",
         *(heading for title in titles.values() for heading in (f"{title}, first call", f"{title}, second")),
     ]
-    return table("Five numbers of tokens in turn", head, rows)
+    return table("Five numbers of tokens, one after the other", head, rows)
 
 
 FIGURES: Mapping[str, Measure] = {

@@ -39,19 +39,19 @@ def steady_clock(device: Device, variant: str, *part: str) -> Figure:
 
 @claim("F43", at_most(1.0), scope="timing")
 def forward_over_quack(device: Device) -> Figure:
-    """Interleaved, our forward takes no longer than QuACK's kernel, tuned or untuned, followed by cuBLAS.
+    """Interleaved, our forward takes no longer than QuACK's kernel, tuned or untuned, followed by cuBLAS's down.
 
-    QuACK's kernel is the faster first half. The forwards differ by less.
+    QuACK's kernel takes less time for the first half. The whole forwards differ by less.
     """
     return largest(*(probe_ratio(quack(device), "forward", OURS, name) for name in (UNTUNED, TUNED)))
 
 
 @claim("F110", at_most(1.0), scope="timing")
 def steady_over_quack(device: Device) -> Figure:
-    """Steady, our forward takes no longer than QuACK's kernel, tuned or untuned, followed by cuBLAS.
+    """Steady, our forward takes no longer than QuACK's kernel, tuned or untuned, followed by cuBLAS's down.
 
-    Both run at the power limit. There, the H200 runs QuACK's forward at a higher clock; on the H100, it needs fewer
-    cycles.
+    Both forwards run at the power limit. On the H200, QuACK's forward then has a higher clock. On the H100, it needs
+    fewer cycles.
     """
     ours = steady(device, OURS)
     return largest(*(unpaired_ratio(ours, steady(device, name)) for name in (UNTUNED, TUNED)))
@@ -65,32 +65,32 @@ def half_over_quack(device: Device) -> Figure:
 
 @claim("F118", at_least(1.02), scope="timing")
 def quack_clock_over_ours(device: Device) -> Figure:
-    """Steady at the series' shape, the GPU runs QuACK's forward, tuned by itself, at a clock at least 2 % higher."""
+    """Steady at the series' shape, QuACK's tuned forward runs at a clock at least 2 % above our forward's."""
     return unpaired_ratio(steady_clock(device, TUNED), steady_clock(device, OURS))
 
 
 @claim("F119", between(0.98, 1.02), scope="timing")
 def ours_over_same_tiles(device: Device) -> Figure:
-    """Steady, our forward takes as long as QuACK's with tiles of 128x128 and nothing shared, within 2 %."""
+    """Steady, our forward takes as long as QuACK's forward with tiles of 128x128 and no shared loads, within 2 %."""
     return unpaired_ratio(steady(device, OURS, TILES), steady(device, OUR_TILES, TILES))
 
 
 @claim("F120", at_most(1.0), scope="timing")
 def wider_tiles(device: Device) -> Figure:
-    """Steady, with nothing shared, QuACK's forward is faster with tiles of 128x192 than with tiles of 128x128."""
+    """Steady, without shared loads, QuACK's forward is faster with tiles of 128x192 than with tiles of 128x128."""
     return unpaired_ratio(steady(device, WIDER_TILES, TILES), steady(device, OUR_TILES, TILES))
 
 
 @claim("F121", at_least(1.01), scope="timing")
 def clock_of_tiles(device: Device) -> Figure:
-    """Steady, the GPU runs QuACK's forward at a clock at least 1 % higher with tiles of 128x192 whose loads are shared
-    than with tiles of 128x128 where nothing is."""
+    """Steady, the clock of QuACK's forward is at least 1 % higher with tiles of 128x192 and shared loads than with
+    tiles of 128x128 and no shared loads."""
     return unpaired_ratio(steady_clock(device, QUACKS_TILES, TILES), steady_clock(device, OUR_TILES, TILES))
 
 
 @claim("F123", at_most(1.0), scope="timing")
 def shared_tiles(device: Device) -> Figure:
-    """Steady, with tiles of 128x128, QuACK's forward is faster if two multiprocessors share what they load."""
+    """Steady, with tiles of 128x128, QuACK's forward is faster with shared loads than without."""
     return unpaired_ratio(steady(device, f"{OUR_TILES}, shared", TILES), steady(device, OUR_TILES, TILES))
 
 
@@ -104,7 +104,7 @@ def cycles_with(device: Device, tiles: str) -> Figure:
 
 @claim("F122", between(0.98, 1.02), scope="timing")
 def cycles_over_quack(device: Device) -> Figure:
-    """Steady, our forward takes as many cycles as QuACK's with tiles of 128x192 whose loads are shared, within 2 %."""
+    """Steady, our forward takes as many cycles as QuACK's with tiles of 128x192 and shared loads, within 2 %."""
     return unpaired_ratio(cycles_with(device, OURS), cycles_with(device, QUACKS_TILES))
 
 
@@ -114,7 +114,7 @@ def tiles_table(device: Device) -> Html:
     rows: list[Sequence[Cell]] = []
     for name in (OURS, OUR_TILES, f"{OUR_TILES}, shared", WIDER_TILES, QUACKS_TILES):
         time = Figure.from_timing(probe_timing(run, TILES, "forward", name))
-        heading = f"ours, {OUR_TILES}" if name == OURS else f"QuACK, {name}"
+        heading = f"our forward, {OUR_TILES}" if name == OURS else f"QuACK, {name}"
         times = (figure_cell(each) for each in (time, steady(device, name, TILES)))
         cycles = f"{round(cycles_with(device, name).number, -3):,.0f}"
         rows.append([heading, *times, steady_clock(device, name, TILES).text, cycles])
@@ -154,7 +154,8 @@ def steady_over_faster_quack(run: Run, shape: Shape) -> Figure:
 
 @claim("F116", at_most(1.0), scope="timing")
 def where_ours_is_faster(device: Device) -> Figure:
-    """For one token, for 16, and at the tall and thin shape, our forward is faster than QuACK's, interleaved."""
+    """Interleaved, for one token, for 16 tokens and for narrow weights (65536x256x1024), our forward is faster than
+    QuACK's."""
     run = quack_shapes(device)
     return largest(*(over_faster_quack(run, shape) for shape in taken_shapes(run, ahead=True)))
 
@@ -167,7 +168,8 @@ def _behind(device: Device) -> list[Figure]:
 
 @claim("F117", at_least(1.0), scope="timing")
 def where_quack_is_faster(device: Device) -> Figure:
-    """Steady, at every other shape of the table, QuACK's forward is faster than ours."""
+    """Steady, with 128 tokens or more and except for narrow weights (65536x256x1024), QuACK's forward is faster than
+    our forward."""
     return smallest(*_behind(device))
 
 
@@ -184,10 +186,10 @@ def quack_shape_table(device: Device) -> Html:
         times = (bold(format_value(median_us, "us"), median_us == min(medians_us)) for median_us in medians_us)
         ratios = (over_faster_quack(run, shape), steady_over_faster_quack(run, shape))
         rows.append([name, *times, *(figure_cell(replace(ratio, display=f"{ratio.value:.3f}x")) for ratio in ratios)])
-    caption = f"One forward in bfloat16 beside QuACK {run.data['version']}, interleaved"
-    ratios_of = ["over the faster in pairs", "over the faster, steady"]
-    head = ["tokens x dim x hidden", "ours", "QuACK, untuned", "QuACK, tuned", *ratios_of]
-    return Html(table(caption, head, rows) + note("Interleaved ratios are medians of pairs, not of the times shown."))
+    caption = f"One forward in bf16 against QuACK {run.data['version']}, interleaved"
+    ratios_of = ["our forward / the faster QuACK, interleaved", "the same, steady"]
+    head = ["tokens x dim x hidden", "our forward", "QuACK, untuned", "QuACK, tuned", *ratios_of]
+    return Html(table(caption, head, rows) + note("An interleaved ratio is a median over pairs."))
 
 
 def beside_quack(device: Device) -> Html:
@@ -197,7 +199,7 @@ def beside_quack(device: Device) -> Html:
     headings = {
         UNTUNED: f"{name}, untuned",
         TUNED: f"{name}, tuned",
-        OURS: "ours",
+        OURS: "our kernels",
         "bare": "cuBLAS, bare product",
         "eager": "eager",
     }
@@ -210,7 +212,7 @@ def beside_quack(device: Device) -> Html:
             alone = figure_cell(steady(device, variant)) if has_steady and variant in probed(run, STEADY) else None
             steadily = alone if part == "forward" else None
             rows.append([half, headings[variant], figure_cell(time), f"{over.number:.3f}x", steadily])
-    caption = "Against QuACK, whose forward is its kernel and cuBLAS, in one process"
+    caption = "Our kernels against QuACK's kernel with cuBLAS's down, in one process"
     head = ["", "variant", "interleaved", "over QuACK untuned", "steady"]
     return table(caption, head, rows, text_columns=2)
 

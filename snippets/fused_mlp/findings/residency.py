@@ -55,13 +55,13 @@ def turns(_: Device) -> Html:
         _HEIGHT,
         _paint,
         ident="fused-mlp-turns",
-        title="Who works when: one group of warps, and two consumers in turns",
+        title="Which warps work when: one group of warps, and two consumers that take turns",
         description="One group multiplies a tile, then finishes it, and meanwhile the tensor cores are idle. Two "
         "consumers take turns: while one finishes a tile, the other multiplies the next, and the tensor cores always "
         "work. The producer loads ahead of both.",
         data=code_key(Path(__file__)),
     )
-    caption = "Who works when (a scheme, not measured). The numbers are tiles"
+    caption = "Which warps work when (a scheme, not measured). The numbers are tiles"
     heading = f"<figcaption>{escape(caption)}</figcaption>"
     return Html(f'<figure class="chart" data-search-exclude>{heading}{drawing}</figure>')
 
@@ -75,7 +75,7 @@ def _lanes() -> list[tuple[str, list[Bar]]]:
         ("loads", [Bar(bar.left - _AHEAD, _MULTIPLY, LOADS, bar.tile) for bar in alone]),
         ("warps", _with_finish(alone)),
         ("tensor cores", alone),
-        ("Two consumers in turns", []),
+        ("Two consumers that take turns", []),
         ("producer", [Bar(bar.left - _AHEAD, _MULTIPLY, LOADS, bar.tile) for bar in shared]),
         ("consumer 0", _with_finish(shared[::2])),
         ("consumer 1", _with_finish(shared[1::2])),
@@ -162,8 +162,8 @@ def hidden_tiles(device: Device, kernel: str) -> int:
 
 @claim("F24", equals(1), scope="this-gpu")
 def programs_that_fit(device: Device) -> Figure:
-    """One program of the ping-pong kernel takes a multiprocessor for itself: by registers as by shared memory, no
-    second one fits."""
+    """A multiprocessor has room for only one program of the ping-pong kernel, by its registers and by its shared
+    memory."""
     counts = programs_by(device, "pingpong_kernel")
     display = ", ".join(f"{count} by {limit}" for limit, count in counts.items())
     return Figure(min(counts.values()), display=display, origin=f"the trace of {FOOTPRINTS['pingpong_kernel']}")
@@ -171,8 +171,8 @@ def programs_that_fit(device: Device) -> Figure:
 
 @claim("F26", equals(3), scope="this-gpu")
 def launched_as_compiled(device: Device) -> Figure:
-    """The pointwise, the stacked and the ping-pong kernel were launched with the registers and threads they were
-    compiled with, and none spills."""
+    """The pointwise, the stacked and the ping-pong kernel were launched with the registers and threads that they were
+    compiled with, and none of them spills registers."""
 
     def is_same(kernel: str) -> bool:
         data, used = on_hopper(device["fused_mlp/resources"]).data[kernel], footprint(device, kernel)
@@ -184,7 +184,8 @@ def launched_as_compiled(device: Device) -> Figure:
 
 @claim("F27", equals(True), scope="this-gpu")
 def estimated_occupancies(device: Device) -> Figure:
-    """The profiler estimates an occupancy of zero for the stacked and the ping-pong kernel. Computed, it is not."""
+    """The profiler estimates an occupancy of zero for the stacked and the ping-pong kernel, but their computed
+    occupancy isn't zero."""
     estimates = [launched(device, kernel).occupancy_percent for kernel in TILES]
     computed = [occupancy(device, kernel) for kernel in TILES]
     is_wrong = all(estimate == 0 for estimate in estimates) and all(figure.number > 0 for figure in computed)
@@ -212,7 +213,7 @@ def started_programs(device: Device) -> Figure:
 
 @claim("F29", equals("3072 tiles in 24 rounds, 36 of 132 in the last"), scope="this-gpu")
 def rounds_of_first_kernel(device: Device) -> Figure:
-    """The last round of our forward's first kernel is not full: of 132 programs, 36 work in the last of 24 rounds."""
+    """In our forward's first kernel, 36 of 132 programs work in the last of 24 rounds."""
     run = on_hopper(device["fused_mlp/fused"])
     rows, hidden = (int(run.point.parameters[name]) for name in ("tokens", "hidden"))
     tiles = tiles_of(rows, hidden, tuned_tile(device))
@@ -251,7 +252,7 @@ def residency(device: Device) -> Html:
         ["tiles", *(None if count is None else f"{count:,}" for count in tiles)],
         ["rounds", *map(_in_rounds, tiles, programs)],
     ]
-    caption = "What a program takes of a multiprocessor, and how the tiles divide"
+    caption = "What one program takes of a multiprocessor, and how the programs share the tiles"
     return table(caption, ["", "pointwise", "stacked", "ping-pong"], rows)
 
 

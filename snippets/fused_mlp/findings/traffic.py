@@ -122,8 +122,8 @@ def arithmetic_us(device: Device) -> Figure:
 
 @claim("F1", equals("eager 8, compiled 6"))
 def trips_of_hidden_tensors(device: Device) -> Figure:
-    """The kernels of an eager forward read or write a tensor of the hidden size eight times, those of a compiled one
-    six times."""
+    """The kernels of an eager forward read or write a tensor of the hidden size eight times, and the kernels of a
+    compiled forward six times."""
     (source,) = probed(device["fused_mlp/generated"], "compiled", "kernels")
     accesses = source.count("tl.load(") + source.count("tl.store(")
     eager = device["fused_mlp/eager"].per_step(hidden_trips)
@@ -133,20 +133,20 @@ def trips_of_hidden_tensors(device: Device) -> Figure:
 
 @claim("F2", at_least(90))
 def avoidable(device: Device) -> Figure:
-    """At least 90 % of the bytes that an eager forward moves need not be moved."""
+    """An eager forward could avoid at least 90 % of the bytes that it moves."""
     return saved_percent(device, least_bytes(device))
 
 
 @claim("F3", at_most(10), scope="timing")
 def bytes_over_arithmetic(device: Device) -> Figure:
-    """At these ceilings the least bytes take at most 10 % of the time of the arithmetic."""
+    """At the rates of a large copy and a large product, the least bytes take at most 10 % of the arithmetic's time."""
     copied, arithmetic = floor_us(device, least_bytes(device)), arithmetic_us(device)
     return Figure(100 * copied.number / arithmetic.number, "%", origin="each at its ceiling, of the same turns")
 
 
 @claim("F4", at_least(50), scope="timing")
 def arithmetic_of_eager(device: Device) -> Figure:
-    """At the rate of a large product the arithmetic alone takes at least half of the eager forward's time."""
+    """At the rate of a large product, the arithmetic alone takes at least half of the eager forward's time."""
     return share_of_ceiling(device["fused_mlp/eager"], LARGE_MATMUL)
 
 
@@ -178,7 +178,7 @@ def _kind(kernel: GpuActivity) -> str:
     scope="this-gpu",
 )
 def kernels_of_both_modes(device: Device) -> Figure:
-    """By default and with max-autotune, GELU and the multiplication run in a pointwise kernel, behind the products of
+    """By default and with max-autotune, a pointwise kernel computes GELU and the multiplication, after the products of
     gate and up."""
     modes = [device[f"fused_mlp/{mode}"].per_step(kernel_kinds) for mode in ("compiled", "max_autotune")]
     return derived("; max-autotune: ".join(str(mode.value) for mode in modes), *modes)
@@ -186,7 +186,7 @@ def kernels_of_both_modes(device: Device) -> Figure:
 
 @claim("F78", matches(r"triton_\w+, triton_\w+"), scope="this-gpu")
 def one_token_products(device: Device) -> Figure:
-    """For one token max-autotune computes the three products in two kernels of its own, without cuBLAS."""
+    """For one token, max-autotune computes the three products in two kernels that Inductor wrote, without cuBLAS."""
     return Figure(", ".join(generated_calls(device, "one_token")), origin="fused_mlp/generated")
 
 
@@ -245,7 +245,7 @@ def floors(device: Device) -> Html:
         moved = measure(device)
         measured = figure_cell(device[MEASURED[heading]].time()) if heading in MEASURED else None
         rows.append([heading, moved.text, floor_us(device, moved).text, arithmetic_us(device).text, measured])
-    caption = "One forward: bytes at a large copy's rate, arithmetic at a large product's, and the time, interleaved"
+    caption = "One forward: bytes at a large copy's rate, arithmetic at a large product's rate, and interleaved time"
     return table(caption, ["", "bytes", "as a copy", "arithmetic", "measured"], rows)
 
 

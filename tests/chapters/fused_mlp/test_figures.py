@@ -68,22 +68,22 @@ PIECES: Mapping[str, tuple[Callable[[Device], Html], tuple[str, ...]]] = {
         lambda device: first_kernels.linear_compared(device, 64),
         ("A Linear with GELU, 64 rows", "cuBLAS's epilogue"),
     ),
-    "tuned": (ideas.tuned_table, ("first half ping-pong", "of the fastest", "cuBLAS")),
-    "three forwards": (forward.three_forwards, ("One forward: eager, compiled and ours", "pingpong_kernel")),
+    "tuned": (ideas.tuned_table, ("first half ping-pong", "over the fastest", "cuBLAS")),
+    "three forwards": (forward.three_forwards, ("One forward, three ways", "pingpong_kernel")),
     "shapes": (
         lambda device: shapes.shape_table(device, "interleaved"),
         ("One forward in bfloat16", "The same in float16", "65536x256x1024"),
     ),
     "from Python": (
         lambda device: shapes.shape_table(device, "from_python"),
-        ("from Python, until the GPU is done", "ours, CPU", "8192x768x3080"),
+        ("from Python, until the GPU is done", "our forward's CPU time", "8192x768x3080"),
     ),
     "roofline": (shapes.shape_roofline, ("1 token", "1,024 tokens", "copy")),
     "first calls": (new_shapes.first_calls, ("dynamic=False, first call", "8184", "3996")),
     "errors": (in_use.errors_table, ("Relative error against float64, float16", "8192x768x3072")),
     "training": (
         in_use.training_table,
-        ("ours, recomputing", "peak memory of a step", "from Python, the CPU's", "GPU, interleaved"),
+        ("our module, recomputing all", "peak memory of a step", "from Python, the CPU's", "GPU, interleaved"),
     ),
     "activations": (in_use.activations, ("GELU by erf", "SiLU")),
 }
@@ -243,10 +243,10 @@ def test_whose_kernel_does_the_second_matmul(device: AlteredDevice) -> None:
         return figure.value, figure.conclusive
 
     device.steps("fused_mlp/fused", lambda step: replace(step, activities=forward_step(OURS, OURS).activities))
-    assert found() == ("ours", True)
+    assert found() == ("our own", True)
     last = forward_step(OURS, CUBLAS).activities
     device.steps("fused_mlp/fused", lambda step: replace(step, activities=last), only=0)
-    assert found() == ("ours", False)
+    assert found() == ("our own", False)
     device.steps("fused_mlp/fused", lambda step: replace(step, activities=last))
     assert found() == ("cuBLAS's", True)
 
@@ -436,7 +436,7 @@ def test_where_the_second_product_is_cublas(device: AlteredDevice) -> None:
     check_values(device, product_of_operator=0, triton_over_prepared=10)
     text = text_of(calls.calls_table(device))
     assert "eager's module 68.0 µs" in text
-    assert "our two launches, prepared 12.0 µs 0.18x" in text
+    assert "both launches, prepared 12.0 µs 0.18x" in text
 
     def with_cublas(step: Step) -> Step:
         whole = next(op for op in step.ops if op.name.endswith("::forward") and not op.is_annotation)
@@ -447,10 +447,10 @@ def test_where_the_second_product_is_cublas(device: AlteredDevice) -> None:
     device.steps("fused_mlp/fused", with_cublas)
     assert value(device, "product_of_operator") == pytest.approx(25, rel=1e-3)
     text = text_of(calls.calls_table(device))
-    assert "our first launch, prepared, and cuBLAS's product 12.0 µs" in text
-    assert "our two launches" not in text
+    assert "the first launch, prepared, and cuBLAS's product 12.0 µs" in text
+    assert "both launches" not in text
     assert statuses(device, "F98", "F99") == ["not measured", "holds"]
-    with pytest.raises(NotTimed, match="took cuBLAS for the second product"):
+    with pytest.raises(NotTimed, match="took cuBLAS for down"):
         value(device, "triton_over_prepared")
 
 
@@ -460,7 +460,7 @@ def test_ours_inside_compiled_code(device: AlteredDevice) -> None:
     assert statuses(device, "F101", "F102") == ["holds", "holds"]
     for name in ("compiled", "reduce_overhead", "fused_reduce_overhead"):
         device.recordings[f"fused_mlp/{name}"] = ours.recording
-    assert "ours, reduce-overhead" in text_of(calls.compiled_table(device))
+    assert "our forward, reduce-overhead" in text_of(calls.compiled_table(device))
 
 
 # Few tokens
@@ -480,7 +480,7 @@ def test_the_floor_and_the_pieces(device: AlteredDevice) -> None:
     text = text_of(few_tokens.few_table(device))
     assert "16 0.964x 106 µs 110 µs 110 µs 110 µs" in text
     assert text.index(" 4 1.000x") < text.index(" 16 0.964x") < text.index(" 64 1.000x")
-    assert "1, ours 97.0 µs 1,980 MHz 48.5 mJ" in text
+    assert "1, our forward 97.0 µs 1,980 MHz 48.5 mJ" in text
     assert "64 tokens" in few_tokens.few_bars(device)
     put(device, "fused", point_of(SERIES))
     check_values(device, few_floor_us=352_321_536 / 2_000_000 * 2)
@@ -490,7 +490,7 @@ def test_few_tokens_without_power_have_no_energy(device: AlteredDevice) -> None:
     by_hand.few(device, watts=0.0)
     with pytest.raises(NotTimed, match="no energy of 16 tokens"):
         value(device, "sixteen_tokens_energy")
-    assert "16, ours 97.0 µs 1,980 MHz –" in text_of(few_tokens.few_table(device))
+    assert "16, our forward 97.0 µs 1,980 MHz –" in text_of(few_tokens.few_table(device))
 
 
 # Tables of shapes
@@ -548,7 +548,9 @@ def test_the_tables_beside_quack(device: AlteredDevice) -> None:
     check_values(device, our_clock=1400, quack_clock=1430)
     by_hand.put_tiles(device, fused_us=102.0)
     table = text_of(quack.tiles_table(device))
-    assert "ours, 128x128 97.0 µs 102 µs 1,400 MHz 143,000 QuACK, 128x128 95.0 µs 100 µs 1,400 MHz 140,000" in table
+    assert (
+        "our forward, 128x128 97.0 µs 102 µs 1,400 MHz 143,000 QuACK, 128x128 95.0 µs 100 µs 1,400 MHz 140,000" in table
+    )
     for name in ("quack", "quack_shapes"):
         device.record(f"fused_mlp/{name}", data={"missing": "No module"})
     for piece in (quack.beside_quack, quack.quack_shape_table):
