@@ -9,7 +9,7 @@ from snippets.lab.finding import Claim, Device, Figure, Run, Source, at_least, b
 from snippets.lab.finding.measure import unpaired_ratio
 from snippets.lab.finding.quantities import quantity
 from snippets.lab.page import diff_table, show as show, timeline
-from snippets.lab.recording.schema import NotTimed, Timing
+from snippets.lab.recording.schema import Timing
 from snippets.matmul_add.findings.overhead import (
     LARGE,
     MATMULS,
@@ -157,22 +157,11 @@ def clock_reasons(timing: Timing) -> Figure:
     return Figure(", ".join(timing.throttle) or "none")
 
 
-def power_limit(device: Device) -> Figure:
-    """The power limit of the GPU, as NVML gave it."""
-    watts = device["matmul_add/eager_4096"].environment.power_limit_w
-    if not watts:
-        raise NotTimed("matmul_add/eager_4096 has no power limit; make record CHAPTER=matmul_add")
-    return Figure(watts, "W")
-
-
 FIGURES = {
     "kept_running": lambda device: unpaired_ratio(
         device["matmul_add/eager_4096"].time("steady"), quantity(device["matmul_add/eager_4096"], "busy_us")
     ),
     "clock_reasons": lambda device: clock_reasons(device["matmul_add/eager_4096"].timing("steady")),
-    "clock_reasons_64": lambda device: clock_reasons(device["matmul_add/eager_64"].timing()),
-    "power_limit": power_limit,
-    "product_rate_4096": lambda device: Figure(rate(product_4096(device).number), "flop/s"),
 }
 
 

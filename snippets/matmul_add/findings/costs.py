@@ -169,15 +169,10 @@ def same_gpu_work(device: Device) -> Figure:
 
 
 FIGURES = {
-    "copy_rate_4096": lambda device: of_copy(device, copy_rate, "bytes/s"),
     "copy_share_4096": lambda device: replace(copy_share(device), display=""),
     "compiled_launched_4096": lambda device: compiled_to_eager(device, 4096, "from_python"),
-    "compiled_steady_4096": lambda device: compiled_to_eager(device, 4096, "steady"),
     "compiled_enqueue_64": lambda device: compiled_to_eager(device, 64, "enqueue"),
     "row_bytes_4096": lambda device: across(device, least_bytes, "matrix_bias_4096", "row_bias_4096", unit="bytes"),
-    "matrix_to_row_steady": lambda device: paired_ratio(
-        device["matmul_add/matrix_bias_4096"], device["matmul_add/row_bias_4096"], "steady"
-    ),
     "matrix_to_row_64": lambda device: paired_ratio(
         device["matmul_add/matrix_bias_64"], device["matmul_add/row_bias_64"]
     ),
@@ -191,7 +186,6 @@ def generated(device: Device) -> Html:
 
 
 race = partial(race_table, variants={way: f"matmul_add/{name}_4096" for way, name in list(WAYS.items())[:2]})
-race_of_biases = partial(race_table, variants={way: f"matmul_add/{name}_4096" for way, name in list(WAYS.items())[2:]})
 opening = partial(
     waiting, sizes={f"{n}x{n}": {way: f"matmul_add/{way}_{n}" for way in ("eager", "compiled")} for n in (64, 4096)}
 )

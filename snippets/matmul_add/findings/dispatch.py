@@ -229,12 +229,8 @@ def idle_by_item(device: Device) -> Figure:
 
 
 FIGURES = {
-    "add_occupancy": lambda device: device["matmul_add/eager_4096"].per_step(
-        lambda step: step.kernels[-1].occupancy_percent or 0, "%"
-    ),
     "idle_with_item": lambda device: idle_between(device, "item_4096"),
     "idle_without_item": lambda device: idle_between(device, *LARGE),
-    "idle_after_first": lambda device: Figure(idle_after(device["matmul_add/eager_4096"], 0), "us"),
 }
 with_item = partial(timeline, variants={"Without": "matmul_add/eager_4096", "With .item()": "matmul_add/item_4096"})
 

@@ -209,25 +209,6 @@ def buffer_request(device: Device) -> Figure:
     return Figure(statistics.median_low(us), "us", (us[0], us[-1]) if us[0] != us[-1] else None, run.origin)
 
 
-def gap_left(device: Device) -> Figure:
-    """The first gap over the gaps after it in profiles without a GPU that record no shapes."""
-    return ratio_of_pairs(*without_gpu(device)[1][2:])
-
-
-def gap_after_fifty(device: Device) -> Figure:
-    """The first gap after fifty warm-up steps / the first gap after a single step, without a GPU."""
-    single, _, fifty, _ = (first for _, _, first, _ in without_gpu(device))
-    return ratio_of_pairs(fifty, single)
-
-
-FIGURES = {
-    "gap_left": gap_left,
-    "gap_after_fifty": gap_after_fifty,
-    "first_profile_gap": lambda device: Figure(without_gpu(device)[0][2].samples_us[0], "us"),
-    "lead_4096": lambda device: Figure(offset_us(device["matmul_add/eager_4096_cold"].whole.steps[0]), "us"),
-}
-
-
 def gaps_without_gpu(device: Device) -> Html:
     """The first gap and the ones after it, by warm-up steps and by whether shapes are recorded."""
     rows: list[Sequence[Cell]] = [
