@@ -44,8 +44,8 @@ def product_4096(device: Device) -> Figure:
 def longest_to_shortest(device: Device) -> Figure:
     """The time of the product at 4096 varies widely from step to step.
 
-    Within one trace the steps agree closely. The step slows down when it is kept running, and a trace of three steps is
-    over before that."""
+    Within one trace the steps agree closely. If the GPU runs the step for seconds, it lowers its clock. A trace of
+    three steps ends before that."""
 
     def longest_to_shortest_of(run: Run) -> Figure:
         times = sorted(matmul(step)[0].duration_us for step in run.whole.steps)
@@ -99,7 +99,7 @@ def graph_names(device: Device) -> Figure:
 
 @claim("P35", is_unchanged, scope="this-gpu", source=Source("Part 1", "the same kernel"))
 def matmul_names(device: Device) -> Figure:
-    """The compiled step's product is the very kernel that the eager step runs.
+    """The product of the compiled step runs the same kernel as the product of the eager step.
 
     The names differ in one part, bz against badd. NVIDIA doesn't document it. Our guess: the second adds to what the
     output held, and the first ignores it."""
@@ -110,8 +110,8 @@ def matmul_names(device: Device) -> Figure:
 def kernels_left(device: Device) -> Figure:
     """Compiling matmul_add fuses at the level of the dispatcher, not of kernels.
 
-    The kernel of aten::add is gone. What is left is a copy, which cannot add, and one product; the result is checked
-    against a reference, so the product adds. The traffic stays: b is copied, then read again."""
+    The kernel of aten::add is gone, and a copy and a product are left. We check the result against a reference, and a
+    copy can't add, so the product adds. The step moves as many bytes as before, because b is copied and read again."""
     return across(device, lambda step: len(step.kernels), "eager_4096", "compiled_4096")
 
 

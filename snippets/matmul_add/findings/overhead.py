@@ -148,8 +148,8 @@ def idle_at_64(device: Device) -> Figure:
 def totals_meet(device: Device) -> Figure:
     """At 4096 the profiler's CPU and GPU totals nearly meet: they differ by at most 10 %.
 
-    Until the first kernel starts, the CPU works alone. Three steps of this faster GPU are over soon, so that beginning
-    is a larger part of the CPU's total."""
+    Until the first kernel starts, the CPU works alone. This faster GPU finishes three steps sooner, so the CPU's start
+    is a larger part of its total."""
     return of_traces(device, busy_share, *LARGE)
 
 
@@ -190,7 +190,7 @@ def growth(device: Device) -> Figure:
 
 @claim("O-M5", equals(True), scope="timing")
 def crossings(device: Device) -> Figure:
-    """On this host, a compiled step stays overhead-bound up to the same size as an eager one, or beyond."""
+    """On this host, a compiled step stays overhead-bound up to the same size as an eager step, or beyond."""
     eager, compiled = sizes = [crossing(device[name]) for name in SWEEPS.values()]
     is_later = eager.number > 0 and (compiled.number == 0 or eager.number <= compiled.number)
     return derived(is_later, *sizes, display=f"eager from {eager.value}, compiled from {compiled.value}")
