@@ -27,7 +27,7 @@ PINNED = {
     "capture/profile_here.py": "fd3bf85b22898418",
     "capture/profiling.py": "5cc0516f3e5bd5fe",
     "capture/rank_traces.py": "ff2802d4986d7998",
-    "capture/ranks.py": "317f9be99ce10100",
+    "capture/ranks.py": "1ad8b2682d3a2301",
     "capture/recorder.py": "d0328ebb7d5e68d8",
     "capture/selection.py": "8fa03f58bc9acdaf",
     "capture/steady.py": "caf094eccfce0244",
