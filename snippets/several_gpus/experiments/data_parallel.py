@@ -1,0 +1,7 @@
+"""The ladder of data parallel."""
+
+from __future__ import annotations
+
+from snippets.lab.experiment import Experiment
+
+EXPERIMENTS: tuple[Experiment, ...] = ()

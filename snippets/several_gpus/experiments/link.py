@@ -1,0 +1,7 @@
+"""The link: collectives by size, copies between two GPUs, and all-reduce in symmetric memory."""
+
+from __future__ import annotations
+
+from snippets.lab.experiment import Experiment
+
+EXPERIMENTS: tuple[Experiment, ...] = ()

@@ -1,0 +1,7 @@
+"""Tensor parallel layers."""
+
+from __future__ import annotations
+
+from snippets.lab.experiment import Experiment
+
+EXPERIMENTS: tuple[Experiment, ...] = ()

@@ -1,0 +1,5 @@
+"""The figures and claims of the chapter several_gpus."""
+
+from snippets.several_gpus.findings import beside, data_parallel, faults, link, pipeline, sharded, tensor_parallel
+
+PARTS = (link, data_parallel, beside, sharded, tensor_parallel, pipeline, faults)

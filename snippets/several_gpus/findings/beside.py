@@ -1,0 +1,3 @@
+"""A matrix product beside a transfer."""
+
+from __future__ import annotations

@@ -1,0 +1,3 @@
+"""The ladder of data parallel."""
+
+from __future__ import annotations

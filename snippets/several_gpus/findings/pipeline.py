@@ -1,0 +1,3 @@
+"""A pipeline of stages."""
+
+from __future__ import annotations

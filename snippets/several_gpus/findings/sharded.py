@@ -1,0 +1,3 @@
+"""Sharded weights: FSDP2."""
+
+from __future__ import annotations

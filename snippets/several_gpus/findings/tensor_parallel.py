@@ -1,0 +1,3 @@
+"""Tensor parallel layers."""
+
+from __future__ import annotations
