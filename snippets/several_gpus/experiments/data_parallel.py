@@ -251,9 +251,11 @@ def bucket_options(
     blocks: int,
     tokens: int,
     caps: str,
+    first: int,
 ) -> dict[str, Any]:
     """DistributedDataParallel with other buckets: `bucket_cap_mb` of each of
-    `caps`, defaults, a large first bucket alone, and buckets as gradients.
+    `caps`, defaults, a first bucket of `first` MiB alone, and buckets as
+    gradients.
 
     Returns {"ranks", "bytes": of all gradients, "variants": {variant: {"us",
     "buckets": their bytes in the order of transfer, "held_bytes": by gradients
@@ -270,12 +272,10 @@ def bucket_options(
         "large first bucket": {},
         "gradient_as_bucket_view": {"gradient_as_bucket_view": True},
     }
-    largest = max(numbers(caps))
     steps: dict[str, Step] = {}
     variants: dict[str, dict[str, Any]] = {}
     for name, given in options.items():
-        first = largest if name == "large first bucket" else 1
-        with first_bucket(first):
+        with first_bucket(first if name == "large first bucket" else 1):
             rung = functools.partial(ddp, **given)
             steps[name], variants[name] = opened(
                 device, rank, rung, width, blocks, tokens
@@ -291,14 +291,15 @@ def bucket_options(
 def first_bucket(mebibytes: int) -> Iterator[None]:
     """The size of the first bucket of a DistributedDataParallel that is made
     here with the default `bucket_cap_mb`."""
-    import torch.distributed as dist
+    import torch.distributed
 
-    before = dist._DEFAULT_FIRST_BUCKET_BYTES
-    dist._DEFAULT_FIRST_BUCKET_BYTES = mebibytes * MIB
+    defaults: Any = torch.distributed
+    before = defaults._DEFAULT_FIRST_BUCKET_BYTES
+    defaults._DEFAULT_FIRST_BUCKET_BYTES = mebibytes * MIB
     try:
         yield
     finally:
-        dist._DEFAULT_FIRST_BUCKET_BYTES = before
+        defaults._DEFAULT_FIRST_BUCKET_BYTES = before
 
 
 def opened(
@@ -327,7 +328,7 @@ def opened(
     step = functools.partial(next, losses)
     for _ in range(CHECKED):
         step()
-    found = {"buckets": bucket_bytes(wrapped[0])}
+    found: dict[str, Any] = {"buckets": bucket_bytes(wrapped[0])}
     if device == "cuda":
         found["held_bytes"] = held[0] - before
     return step, found
@@ -411,7 +412,12 @@ def option_probes() -> Iterator[Experiment]:
         ),
         "buckets": (
             bucket_options,
-            {**SHAPE, "tokens": 2048, "caps": "1,25,100,250,2000"},
+            {
+                **SHAPE,
+                "tokens": 2048,
+                "caps": "1,25,100,250,2000",
+                "first": 250,
+            },
         ),
         "accumulation": (
             accumulation,
