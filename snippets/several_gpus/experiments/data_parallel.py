@@ -242,7 +242,7 @@ def matmul(device: str, rank: int, m: int, k: int, n: int) -> Step:
     return lambda: x @ weight.t()
 
 
-def bucket_options(
+def ddp_options(
     instruments: Instruments,
     device: str,
     rank: int,
@@ -252,20 +252,46 @@ def bucket_options(
     tokens: int,
     caps: str,
     first: int,
+    batches: int,
 ) -> dict[str, Any]:
-    """DistributedDataParallel with other buckets: `bucket_cap_mb` of each of
-    `caps`, defaults, a first bucket of `first` MiB alone, and buckets as
-    gradients.
+    """DistributedDataParallel with other options.
 
-    Returns {"ranks", "bytes": of all gradients, "variants": {variant: {"us",
-    "buckets": their bytes in the order of transfer, "held_bytes": by gradients
-    and buckets before the optimizer's step}}}.
+    Returns {"ranks", "bytes": of all gradients, "variants": of `buckets`,
+    "accumulation": of `accumulation` with half of the tokens}.
     """
     from snippets.several_gpus.model import parameter_count
+
+    item = dtype_of(device).itemsize
+    shape = width, blocks
+    return {
+        "ranks": world,
+        "bytes": item * parameter_count(*shape),
+        "variants": buckets(device, rank, *shape, tokens, numbers(caps), first),
+        "accumulation": accumulation(
+            device, rank, *shape, tokens // 2, batches
+        ),
+    }
+
+
+def buckets(
+    device: str,
+    rank: int,
+    width: int,
+    blocks: int,
+    tokens: int,
+    caps: list[int],
+    first: int,
+) -> dict[str, Any]:
+    """`bucket_cap_mb` of each of `caps`, the defaults, a first bucket of
+    `first` MiB alone, and buckets as gradients.
+
+    Returns {variant: {"us", "buckets": their bytes in the order of transfer,
+    "held_bytes": by gradients and buckets before the optimizer's step}}.
+    """
     from snippets.several_gpus.parallel import ddp
 
     options: dict[str, dict[str, Any]] = {
-        f"bucket_cap_mb={cap}": {"bucket_cap_mb": cap} for cap in numbers(caps)
+        f"bucket_cap_mb={cap}": {"bucket_cap_mb": cap} for cap in caps
     }
     options |= {
         "defaults": {},
@@ -282,9 +308,7 @@ def bucket_options(
             )
     for name, samples in times_us(steps, device).items():
         variants[name]["us"] = samples
-    item = dtype_of(device).itemsize
-    gradient_bytes = item * parameter_count(width, blocks)
-    return {"ranks": world, "bytes": gradient_bytes, "variants": variants}
+    return variants
 
 
 @contextmanager
@@ -342,19 +366,12 @@ def bucket_bytes(module: Any) -> list[int]:
 
 
 def accumulation(
-    instruments: Instruments,
-    device: str,
-    rank: int,
-    world: int,
-    width: int,
-    blocks: int,
-    tokens: int,
-    batches: int,
+    device: str, rank: int, width: int, blocks: int, tokens: int, batches: int
 ) -> dict[str, Any]:
     """Steps of several batches: an all-reduce for each batch, or for the last
     alone.
 
-    Returns {"ranks", "batches", "synced_us", "no_sync_us"}, of a step.
+    Returns {"batches", "tokens", "synced_us", "no_sync_us"}, of a step.
     """
     import torch
 
@@ -378,7 +395,7 @@ def accumulation(
             steps[name]()
         if apart := weights_apart(model, device):
             raise WrongAnswer(f"{name}: sums of weights differ by {apart:.1e}")
-    return {"ranks": world, "batches": batches, **times_us(steps, device)}
+    return {"batches": batches, "tokens": tokens, **times_us(steps, device)}
 
 
 SHAPE: Parameters = {"width": 2048, "blocks": 16, "tokens": 4096}
@@ -410,18 +427,15 @@ def option_probes() -> Iterator[Experiment]:
                 "counts": "256,512,1024,2048,4096,8192",
             },
         ),
-        "buckets": (
-            bucket_options,
+        "ddp_options": (
+            ddp_options,
             {
                 **SHAPE,
                 "tokens": 2048,
                 "caps": "1,25,100,250,2000",
                 "first": 250,
+                "batches": 4,
             },
-        ),
-        "accumulation": (
-            accumulation,
-            {**SHAPE, "tokens": 1024, "batches": 4},
         ),
     }
     for name, (probe, parameters) in probes.items():

@@ -89,8 +89,7 @@ def probes(rank: int, world: int) -> dict[str, Any]:
     return {
         "link": link.link(*given, "1,2", "1,4", 1, 1, "1"),
         "tokens": data_parallel.token_counts(*given, *shape, "2,4"),
-        "buckets": data_parallel.bucket_options(*given, *shape, TOKENS, "1,2", 1),
-        "accumulation": data_parallel.accumulation(*given, *shape, TOKENS, 4),
+        "ddp_options": data_parallel.ddp_options(*given, *shape, TOKENS, "1,2", 1, 4),
         "beside": beside.beside(*given, 8, 1, "2"),
     }
 

@@ -92,12 +92,14 @@ def test_probes_return_what_the_findings_read() -> None:
     assert (tokens["bytes"], tokens["matmul"]["flops"]) == (2 * PARAMETERS, 2 * 4 * 16 * 64)
     keys = ["alone_us", "one_bucket_us", "ddp_us"]
     assert {count: list(one) for count, one in tokens["counts"].items()} == {"2": keys, "4": keys}
-    variants = found["buckets"]["variants"]
-    assert {name: sum(one["buckets"]) for name, one in variants.items()} == dict.fromkeys(
+    options = found["ddp_options"]
+    assert options["bytes"] == 4 * PARAMETERS
+    assert {name: sum(one["buckets"]) for name, one in options["variants"].items()} == dict.fromkeys(
         ("bucket_cap_mb=1", "bucket_cap_mb=2", "defaults", "large first bucket", "gradient_as_bucket_view"),
         4 * PARAMETERS,
     )
-    assert (found["accumulation"]["batches"], len(found["accumulation"]["no_sync_us"])) == (4, ROUNDS)
+    accumulated = options["accumulation"]
+    assert (accumulated["batches"], accumulated["tokens"], len(accumulated["no_sync_us"])) == (4, 4, ROUNDS)
     transfers = found["beside"]["transfers"]
     assert list(transfers) == ["all_reduce", "all_gather", "max_ctas=2"]
     assert transfers["all_reduce"]["outlasted"]
