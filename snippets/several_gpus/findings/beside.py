@@ -37,7 +37,7 @@ NAMES = {
 FEWER = "max_ctas=4"
 
 
-def alone_us(device: Device) -> Figure:
+def product_alone_us(device: Device) -> Figure:
     """The product alone."""
     return time(device, BESIDE, "alone_us")
 
@@ -56,7 +56,7 @@ def product_us(device: Device, name: str) -> Figure:
 
 def slowdown(device: Device, name: str) -> Figure:
     """How many times as long the product takes next to a transfer."""
-    return unpaired_ratio(product_us(device, name), alone_us(device))
+    return unpaired_ratio(product_us(device, name), product_alone_us(device))
 
 
 def blocks(device: Device, name: str) -> int:
@@ -73,7 +73,7 @@ def multiprocessors(device: Device) -> int:
 
 def predicted_us(device: Device, name: str = "all_reduce") -> Figure:
     """The product on the multiprocessors that the transfer's blocks leave."""
-    alone, all_of_them = alone_us(device), multiprocessors(device)
+    alone, all_of_them = product_alone_us(device), multiprocessors(device)
     factor = all_of_them / (all_of_them - blocks(device, name))
     low, high = (factor * bound for bound in alone.bounds)
     return Figure(factor * alone.number, "us", (low, high), f"{alone.origin}; blocks of {name}")
@@ -161,7 +161,7 @@ def beside_bars(device: Device) -> Html:
     rungs = {text: product_us(device, name) for name, text in _timed(device).items()}
     conditions = "A product of 8192 x 8192 x 8192 in bf16 on each of two GPUs, slowest rank. One linear scale."
     caption = "A matrix product next to a transfer"
-    return floor_bars(device, ("alone: no transfer", alone_us(device)), rungs, caption, conditions=conditions)
+    return floor_bars(device, ("alone: no transfer", product_alone_us(device)), rungs, caption, conditions=conditions)
 
 
 def _timed(device: Device) -> dict[str, str]:
@@ -185,7 +185,6 @@ def beside_table(device: Device) -> Html:
 
 
 FIGURES: Mapping[str, Measure] = {
-    "product_alone_us": alone_us,
     "product_beside_us": lambda device: product_us(device, "all_reduce"),
     "product_predicted_us": predicted_us,
     "product_slowdown": lambda device: slowdown(device, "all_reduce"),

@@ -223,7 +223,9 @@ HALF = Computation(
 
 def bus_chart(device: Device) -> Html:
     """Bus bandwidth by size on two GPUs, below the rate of a copy."""
-    lines = {text: {size: bus_bandwidth(device, name, size) for size in sizes(device)} for name, text in NAMES.items()}
+    lines: dict[str, dict[float, Figure]] = {
+        text: {size: bus_bandwidth(device, name, size) for size in sizes(device)} for name, text in NAMES.items()
+    }
     return line_chart(
         device,
         lines,
