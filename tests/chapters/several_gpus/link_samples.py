@@ -203,7 +203,7 @@ def probes() -> dict[str, dict[str, Any]]:
     }
 
 
-def rank_trace(rank: int, calls: int, is_hidden: bool) -> bytes:
+def rank_trace(rank: int, calls: int, is_hidden: bool, is_annotated: bool = True) -> bytes:
     """Three steps of one rank: a backward, and all-reduces next to it or behind it."""
     found: list[events.Event] = []
     correlation = 0
@@ -224,25 +224,35 @@ def rank_trace(rank: int, calls: int, is_hidden: bool) -> bytes:
             kernel["args"] |= {"Collective name": "allreduce", "In msg nelems": 1 << 20, "Out msg nelems": 1 << 20}
             kernel["args"] |= {"Group size": WORLD, "dtype": "BFloat16", "Process Group Name": "0"}
             kernel["args"] |= {"Process Group Description": "default_pg", "Process Group Ranks": "[0, 1]"}
-            found += [events.launch(correlation, begin + 8), kernel]
+            called = begin + 8 + index
+            found += [
+                events.op("c10d::allreduce_", called, 0.9),
+                events.op("record_param_comms", called + 0.1, 0.7),
+                *([events.annotation("nccl:all_reduce", called + 0.2, 0.5)] if is_annotated else []),
+                events.launch(correlation, called + 0.3, duration=0.2),
+                events.gpu_annotation("nccl:all_reduce", at, CALL_US, stream=13),
+                kernel,
+            ]
     job = {"rank": rank, "world_size": WORLD, "backend": "nccl"}
     job |= {"pg_config": [{"pg_name": "0", "ranks": [0, 1]}]}
     devices = [{"id": 0, "name": "NVIDIA Sample"}]
     return events.trace_bytes(*found, baseTimeNanoseconds=BASE_NS, distributedInfo=job, deviceProperties=devices)
 
 
-def merged(calls: int, is_hidden: bool) -> bytes:
+def merged(calls: int, is_hidden: bool, is_annotated: bool = True) -> bytes:
     """The trace of both ranks in one file."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         paths = [folder / f"rank{rank}.json" for rank in range(WORLD)]
         for rank, path in enumerate(paths):
-            path.write_bytes(rank_trace(rank, calls, is_hidden))
+            path.write_bytes(rank_trace(rank, calls, is_hidden, is_annotated))
         merge_ranks(paths, folder / "job.json")
         return (folder / "job.json").read_bytes()
 
 
-def rung(name: str, us: float, calls: int | None = None, is_hidden: bool | None = None) -> Sample:
+def rung(
+    name: str, us: float, calls: int | None = None, is_hidden: bool | None = None, is_annotated: bool = True
+) -> Sample:
     """A rung of the ladder with its trace."""
     (described,) = find(f"several_gpus/{name}")
     point = samples.point(
@@ -256,19 +266,19 @@ def rung(name: str, us: float, calls: int | None = None, is_hidden: bool | None 
         f"several_gpus/{name}", label=described.label, points=(point,), environment=samples.environment(gpus=WORLD)
     )
     number = CALLS.get(name, 16) if calls is None else calls
-    return recording, merged(number, name in HIDDEN if is_hidden is None else is_hidden)
+    return recording, merged(number, name in HIDDEN if is_hidden is None else is_hidden, is_annotated)
 
 
 def recordings(
     iterations: Mapping[str, float] | None = None,
     data: Mapping[str, Any] | None = None,
-    traces: Mapping[str, tuple[int, bool]] | None = None,
+    traces: Mapping[str, tuple[Any, ...]] | None = None,
 ) -> list[Sample]:
-    """One for each experiment; with arguments only those that they change: times of rungs, data of probes, and numbers
-    of all-reduces with whether they are hidden."""
+    """One for each experiment; with arguments only those that they change: times of rungs, data of probes, and
+    traces: numbers of all-reduces, whether they are hidden and whether they are annotated."""
     whole = not (iterations or data or traces)
     times = ITERATION_US if whole else {name: ITERATION_US[name] for name in traces or {}} | dict(iterations or {})
-    rungs = [rung(name, us, *(traces or {}).get(name, (None, None))) for name, us in times.items()]
+    rungs = [rung(name, us, *(traces or {}).get(name, ())) for name, us in times.items()]
     probed = probes() if whole else data or {}
     assert set(times) <= set(RUNGS)
     return [*rungs, *(sample_of(f"several_gpus/{name}", 0.0, data=each) for name, each in probed.items())]

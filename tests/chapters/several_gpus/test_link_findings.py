@@ -145,6 +145,7 @@ FLIPS: list[tuple[str, Changes]] = [
     ("SG33", of_beside(transfer=1.0)),
     ("SG34", of_beside(copy=1.2)),
     ("SG35", of_beside(pair=1.0)),
+    ("SG37", {"traces": {"each_parameter": (96, False, False)}}),
     ("SG36", of_beside(copied="copy_kernel")),
 ]
 
