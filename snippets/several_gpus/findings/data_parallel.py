@@ -303,13 +303,19 @@ def tokens_table(device: Device) -> Html:
 def options_table(device: Device) -> Html:
     """Options of DistributedDataParallel: time, buckets, and the memory that gradients and buckets hold."""
     rows: list[list[Cell]] = []
-    for name in entry(device, OPTIONS, "variants"):
+    for name in sorted(entry(device, OPTIONS, "variants"), key=_option_order):
         sent = entry(device, OPTIONS, "variants", name, "buckets")
         ends = [format_value(sent[index], "bytes") for index in (0, -1)]
         us = time(device, OPTIONS, "variants", name, "us")
         rows.append([name, figure_cell(us), f"{len(sent)}", *ends, figure_cell(held_bytes(device, name))])
     head = ["option", "a step", "buckets", "first bucket", "last bucket", "gradients and buckets"]
     return table("DistributedDataParallel with 2,048 tokens of each rank, on two GPUs", head, rows)
+
+
+def _option_order(name: str) -> tuple[bool, int, str]:
+    """Limits of buckets from small to large, and then the other options by name."""
+    option, _, limit = name.partition("=")
+    return not limit, int(limit or 0), option
 
 
 def accumulation_table(device: Device) -> Html:
