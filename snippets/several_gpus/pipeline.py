@@ -16,34 +16,36 @@ from torch import Tensor, nn
 def step(
     stage: nn.Module,
     batches: Sequence[Tensor],
-    losses: Callable[[int, Tensor], Tensor],
+    loss_of: Callable[[int, Tensor], Tensor],
 ) -> Tensor:
     """Forward and backward of this rank's stage for all micro-batches, each
-    (batch, tokens, dim); the first stage reads them, the last computes their
-    losses. Returns the mean loss on the last stage, elsewhere 0."""
+    (batch, tokens, dim). The first stage reads them, the last computes their
+    losses. The mean loss on the last stage; elsewhere 0."""
     rank, last = dist.get_rank(), dist.get_world_size() - 1
-    count, sent = len(batches), []
-    inputs = [torch.empty_like(x, requires_grad=rank > 0) for x in batches]
-    if rank > 0:
-        arriving = [dist.irecv(x.detach(), rank - 1) for x in inputs]
-    outputs = []
-    for i in range(count):
+    inputs, outputs = [], []
+    sent: list = []
+    for index, x in enumerate(batches):
         if rank > 0:
-            arriving[i].wait()
-        y = stage(inputs[i] if rank > 0 else batches[i])
-        if rank < last:
+            x = torch.empty_like(x)
+            dist.recv(x, rank - 1)  # the GPU waits, not the CPU
+            x.requires_grad_()
+        y = stage(x)
+        if rank == last:
+            y = loss_of(index, y) / len(batches)
+        else:
             sent.append(dist.isend(y.detach(), rank + 1))
-        outputs.append(losses(i, y) / count if rank == last else y)
+        inputs.append(x)
+        outputs.append(y)
 
-    if rank < last:
-        gradients = [torch.empty_like(y) for y in outputs]
-        arriving = [dist.irecv(grad, rank + 1) for grad in gradients]
-    for i in range(count):
+    for x, y in zip(inputs, outputs, strict=True):
+        grad = None
         if rank < last:
-            arriving[i].wait()
-        outputs[i].backward(gradients[i] if rank < last else None)
+            grad = torch.empty_like(y)
+            dist.recv(grad, rank + 1)
+        y.backward(grad)
         if rank > 0:
-            sent.append(dist.isend(inputs[i].grad, rank - 1))
+            assert x.grad is not None
+            sent.append(dist.isend(x.grad, rank - 1))
     for each in sent:
         each.wait()
     if rank < last:
@@ -56,7 +58,7 @@ def step(
 
 # --8<-- [start:bubble]
 def bubble(stages: int, batches: int) -> float:
-    """The share of a step in which a stage has nothing to do: each waits for
+    """The share of a step in which a stage has nothing to do: it waits for
     stages - 1 micro-batches of batches + stages - 1."""
     return (stages - 1) / (batches + stages - 1)
 

@@ -9,12 +9,13 @@ backward, a reduce-scatter adds its gradients and leaves each GPU a part.
 from itertools import pairwise
 
 import torch
-from torch import nn
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+
+from .blocks import Stack
 
 
 # --8<-- [start:per_block]
-def per_block(model: nn.Module, mesh, dtype=torch.bfloat16, **options):
+def per_block(model: Stack, mesh, dtype=torch.bfloat16, **options):
     """A group of weights for each block: one is computed with while the next
     is gathered."""
     policy = MixedPrecisionPolicy(param_dtype=dtype, reduce_dtype=dtype)
@@ -27,22 +28,23 @@ def per_block(model: nn.Module, mesh, dtype=torch.bfloat16, **options):
 
 
 # --8<-- [start:variants]
-def root_only(model: nn.Module, mesh, dtype=torch.bfloat16):
+def root_only(model: Stack, mesh, dtype=torch.bfloat16):
     """One group of all weights: nothing to compute while it is gathered."""
     policy = MixedPrecisionPolicy(param_dtype=dtype, reduce_dtype=dtype)
     return fully_shard(model, mesh=mesh, mp_policy=policy)
 
 
-def kept(model: nn.Module, mesh, dtype=torch.bfloat16):
+def kept(model: Stack, mesh, dtype=torch.bfloat16):
     """Weights stay whole from the forward to the backward, which then gathers
     nothing."""
     return per_block(model, mesh, dtype, reshard_after_forward=False)
 
 
-def ahead(model: nn.Module, mesh, dtype=torch.bfloat16):
+def ahead(model: Stack, mesh, dtype=torch.bfloat16):
     """Each block asks for the weights of the next, before its own forward."""
     per_block(model, mesh, dtype)
-    for block, following in pairwise(model.blocks):
+    blocks: list = list(model.blocks)
+    for block, following in pairwise(blocks):
         block.set_modules_to_forward_prefetch([following])
         following.set_modules_to_backward_prefetch([block])
     return model

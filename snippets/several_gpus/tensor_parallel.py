@@ -11,6 +11,8 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from .blocks import MLP
+
 # --8<-- [start:split]
 COLUMNS = ("q_proj", "k_proj", "v_proj", "gate_proj", "up_proj")
 ROWS = ("o_proj", "down_proj")
@@ -21,7 +23,7 @@ def split(model: nn.Module, group, enter: Callable, leave: Callable):
     passes through `enter`, what comes out of rows through `leave`."""
     rank, world = dist.get_rank(group), dist.get_world_size(group)
     for module in list(model.modules()):
-        children = dict(module.named_children())
+        children: dict = dict(module.named_children())
         for name in COLUMNS & children.keys():
             keep(children[name], 0, rank, world)
         for name in ROWS & children.keys():
@@ -139,7 +141,7 @@ PLANS = {
 
 
 # --8<-- [start:async]
-def overlapped(mlp: nn.Module, x: Tensor, group) -> Tensor:
+def overlapped(mlp: MLP, x: Tensor, group) -> Tensor:
     """The MLP of `sequence`, in pieces: a piece is sent while another is
     multiplied. x: (rows, dim), this rank's rows."""
     name = group.group_name

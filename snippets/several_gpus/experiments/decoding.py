@@ -101,14 +101,16 @@ def sums(leave: Callable[..., Any], like: Tensor, count: int) -> Any:
 def ways_of(device: str, dim: int) -> dict[str, Callable[..., Any]]:
     """Ways to add what the ranks computed of one token; a way that this
     device lacks is left out."""
+    import torch
     import torch.distributed as dist
 
     from snippets.several_gpus.tensor_parallel import Added, OneShot
 
     found: dict[str, Callable[..., Any]] = {"nccl": Added.apply}
     if device == "cuda":
+        place = torch.device(device, torch.cuda.current_device())
         found["one_shot"] = OneShot(
-            (1, 1, dim), compute_dtype(device), device, dist.group.WORLD
+            (1, 1, dim), compute_dtype(device), place, dist.group.WORLD
         )
     return found
 

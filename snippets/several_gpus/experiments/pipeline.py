@@ -143,7 +143,12 @@ def alone(stage: Any, batches: list[Any], target: Tensor) -> Callable[[], None]:
     return run
 
 
-STACK: Parameters = {"layers": 4, "dim": 2048, "hidden": 8192, "tokens": 1024}
+STACK: Parameters = {
+    "layers": 4,
+    "dim": 4096,
+    "hidden": 14336,
+    "tokens": 1024,
+}
 MICRO_BATCHES = (2, 8)
 """Of the loops on two GPUs, from the same batch."""
 
@@ -166,7 +171,7 @@ def experiments() -> Iterator[Experiment]:
             chapter="several_gpus",
             name=f"bubble_on_{gpus}",
             gpus=gpus,
-            parameters={**STACK, "batch": 2, "counts": "1,2,4,8,16"},
+            parameters={**STACK, "batch": 1, "counts": "1,2,4,8,16"},
             probe=bubbles,
         )
 

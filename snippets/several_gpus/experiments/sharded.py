@@ -183,7 +183,7 @@ def by_tokens(
     return found
 
 
-STACK: Parameters = {"layers": 4, "dim": 2048, "hidden": 8192}
+STACK: Parameters = {"layers": 4, "dim": 4096, "hidden": 14336}
 STEP: Parameters = {**STACK, "batch": 4, "tokens": 1024}
 
 

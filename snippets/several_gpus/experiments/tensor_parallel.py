@@ -214,8 +214,8 @@ def mlp_us(
 
     x = inputs_of(rows, dim, device)[0]
     with torch.no_grad():
-        mlp = build(1, dim, hidden, device, MLPBlock).blocks[0].mlp
-        exact = mlp(x.float())
+        model: Any = build(1, dim, hidden, device, MLPBlock)
+        exact = model.blocks[0].mlp(x.float())
     found: dict[str, Any] = {}
     replays: dict[str, Callable[[], object]] = {}
     for way in ways.split(","):
@@ -223,7 +223,8 @@ def mlp_us(
             model = build(1, dim, hidden, device, MLPBlock)
             model = model.to(compute_dtype(device))
             split_stack(way, model, dist.group.WORLD, device)
-            step = inference(model.blocks[0].mlp, rows_of(way, x, rank, world))
+            part = rows_of(way, x, rank, world)
+            step = inference(model.blocks[0].mlp, part)
             found[way] = {}
             if way != "alone":
                 expected = rows_of(way, exact, rank, world)
@@ -328,9 +329,9 @@ def on_mesh(
 
 FORWARD: Parameters = {"layers": 4, "dim": 4096, "hidden": 14336, "rows": 8192}
 MESH: Parameters = {
-    "layers": 4,
-    "dim": 2048,
-    "hidden": 8192,
+    "layers": 2,
+    "dim": 4096,
+    "hidden": 14336,
     "batch": 4,
     "tokens": 1024,
 }
