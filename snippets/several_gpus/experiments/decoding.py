@@ -7,11 +7,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from snippets.lab.experiment import Instruments, WrongAnswer
-from snippets.several_gpus.experiments.stacks import compute_dtype
-from snippets.several_gpus.experiments.turns import (
-    recorded,
+from snippets.several_gpus.experiments.clocks import repeated, times_us
+from snippets.several_gpus.experiments.stacks import (
+    compute_dtype,
     relative_error,
-    times_us,
 )
 
 if TYPE_CHECKING:
@@ -147,7 +146,7 @@ def decoded(
     config, whole = model.config, filled_cache(model, context)
     one = token_step(model, whole)
     expected = one()
-    tokens = {"one": recorded(one, device)}
+    tokens = {"one": repeated(one, device, 1)}
     alone: dict[str, Any] = {}
     errors: dict[str, float] = {}
     for way, leave in ways_of(device, config.dim).items():
@@ -156,9 +155,9 @@ def decoded(
         errors[way] = relative_error(step(), expected)
         if not errors[way] <= TOLERANCE:
             raise WrongAnswer(f"{size}, {way}: logits off by {errors[way]:.1e}")
-        tokens[way] = recorded(step, device)
+        tokens[way] = repeated(step, device, 1)
         like = part.lm_head.weight[:1].view(1, 1, -1) * 0
-        alone[way] = recorded(sums(leave, like, 2 * config.layers), device)
+        alone[way] = repeated(sums(leave, like, 2 * config.layers), device, 1)
     return {
         "layers": config.layers,
         "bytes": bytes_per_token(config, 1, context),
@@ -176,5 +175,5 @@ def reading(device: str) -> dict[str, Any]:
     size = READ_BYTES if device == "cuda" else 1 << 20
     dtype = compute_dtype(device)
     array = torch.zeros(size // dtype.itemsize, dtype=dtype, device=device)
-    timed = times_us({"sum": recorded(array.sum, device)}, device)
+    timed = times_us({"sum": repeated(array.sum, device, 1)}, device)
     return {"bytes": array.nbytes, "us": timed["sum"]}

@@ -7,6 +7,7 @@ from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING, Any
 
 from snippets.lab.experiment import Experiment, Instruments, Loop, Parameters
+from snippets.several_gpus.experiments.clocks import numbers, times_us
 from snippets.several_gpus.experiments.sharded import training_work
 from snippets.several_gpus.experiments.stacks import (
     Sizes,
@@ -16,7 +17,6 @@ from snippets.several_gpus.experiments.stacks import (
     compute_dtype,
     reference_of,
 )
-from snippets.several_gpus.experiments.turns import numbers, times_us
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -13,6 +13,7 @@ from snippets.lab.experiment import (
     Parameters,
     Work,
 )
+from snippets.several_gpus.experiments.clocks import numbers, times_us
 from snippets.several_gpus.experiments.stacks import (
     Sizes,
     adamw,
@@ -22,7 +23,6 @@ from snippets.several_gpus.experiments.stacks import (
     reference_of,
     training,
 )
-from snippets.several_gpus.experiments.turns import numbers, times_us
 
 VARIANTS = ("per_block", "root_only", "kept", "ahead")
 

@@ -36,6 +36,12 @@ def batch_of(rank: int, index: int, sizes: Sizes, device: str) -> Any:
     return x, target
 
 
+def relative_error(result: Tensor, expected: Tensor) -> float:
+    """Of a result, against one in higher precision."""
+    expected = expected.double()
+    return float((result.double() - expected).norm() / expected.norm())
+
+
 def batches_of(rank: int, sizes: Sizes, device: str) -> Iterator[Any]:
     """The batches of a rank, in turns."""
     kept = [batch_of(rank, i, sizes, device) for i in range(BATCHES)]

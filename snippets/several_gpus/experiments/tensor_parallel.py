@@ -16,6 +16,12 @@ from snippets.lab.experiment import (
     Work,
     WrongAnswer,
 )
+from snippets.several_gpus.experiments.clocks import (
+    numbers,
+    repeated,
+    stopped,
+    times_us,
+)
 from snippets.several_gpus.experiments.decoding import decode
 from snippets.several_gpus.experiments.sharded import training_work
 from snippets.several_gpus.experiments.stacks import (
@@ -23,14 +29,8 @@ from snippets.several_gpus.experiments.stacks import (
     batches_of,
     compute_dtype,
     reference_of,
-    training,
-)
-from snippets.several_gpus.experiments.turns import (
-    numbers,
-    recorded,
     relative_error,
-    stopped,
-    times_us,
+    training,
 )
 
 if TYPE_CHECKING:
@@ -229,7 +229,7 @@ def mlp_us(
             if way != "alone":
                 expected = rows_of(way, exact, rank, world)
                 found[way]["error"] = checked(step(), expected)
-            replays[way] = recorded(step, device)
+            replays[way] = repeated(step, device, 1)
         except torch.AcceleratorError:  # the GPU is unusable from here
             raise
         except (NeedsGpu, NotImplementedError, RuntimeError) as error:
@@ -276,7 +276,8 @@ def rates(device: str, large: int) -> dict[str, Any]:
         "all_reduce": lambda: dist.all_reduce(array),
     }
     timed = times_us(
-        {name: recorded(step, device) for name, step in steps.items()}, device
+        {name: repeated(step, device, 1) for name, step in steps.items()},
+        device,
     )
     return {"flops": 2 * large**3, "bytes": array.nbytes, "us": timed}
 

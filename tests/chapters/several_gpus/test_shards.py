@@ -19,7 +19,7 @@ from snippets.lab.capture.ranks import run_ranks
 from snippets.lab.experiment import Loop, NeedsGpu
 from snippets.several_gpus import pipeline as pipelines, sharded as shards, tensor_parallel as tensors
 from snippets.several_gpus.blocks import MLPBlock, build, loss_of, parameters_of_block
-from snippets.several_gpus.experiments import EXPERIMENTS, decoding, pipeline, sharded, stacks, tensor_parallel, turns
+from snippets.several_gpus.experiments import EXPERIMENTS, clocks, decoding, pipeline, sharded, stacks, tensor_parallel
 
 STEP = {"layers": 2, "dim": 128, "hidden": 96, "batch": 2, "tokens": 4}
 FORWARD = {"layers": 2, "dim": 32, "hidden": 48, "rows": 6}
@@ -171,7 +171,7 @@ def test_a_sharded_step_sends_the_derived_bytes() -> None:
 
 def probes(rank: int, world: int) -> dict[str, Any]:
     """What each probe returns at a tiny size."""
-    turns.BLOCK_US = 1.0
+    clocks.BLOCK_US = 1.0
     instruments = TorchInstruments()
     where = (instruments, "cpu", rank, world)
     stack = {"layers": 2, "dim": 64, "hidden": 96}
@@ -213,7 +213,7 @@ def test_probes_return_samples_of_the_slowest_rank() -> None:
         *tiny["us"].values(),
         *first["bubbles"]["3"].values(),
     ]
-    assert {len(each) for each in samples} == {turns.ROUNDS}
+    assert {len(each) for each in samples} == {clocks.ROUNDS}
     assert first["bubbles"] == second["bubbles"]
     assert min(map(min, samples)) > 0
 
