@@ -1,3 +1,330 @@
-"""Tensor parallel layers."""
+"""Tensor parallel: the ratio of transfer to compute, overlap, a decoder's tokens, and a mesh."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kinetoscope.html import Cell, Html, table
+from kinetoscope.trace.communication import collectives
+from snippets.lab.charts.bar_charts import timing_bars
+from snippets.lab.charts.numbers import figure_cell
+from snippets.lab.finding import (
+    Device,
+    Figure,
+    Measure,
+    NotTimed,
+    at_least,
+    at_most,
+    between,
+    claim,
+    compare_ranks,
+    equals,
+    paired_ratio,
+    unpaired_ratio,
+)
+from snippets.lab.page import Computation, prediction as prediction, show as show, timeline
+from snippets.several_gpus.findings.measured import (
+    changed,
+    entry,
+    parameter,
+    rate,
+    ratio,
+    sent_bytes,
+    time,
+    timing,
+)
+from snippets.several_gpus.findings.sharded import bus_rate, product_rate
+
+BOOK, LARGE = "768x3072", "4096x14336"
+"""Width and hidden width of this book's MLP, and of a Llama of 8 billion weights."""
+HEADINGS = {
+    "alone": "sends nothing",
+    "reduced": "all-reduce",
+    "sequence": "in sequence parts",
+    "overlapped": "overlapped",
+}
+LATE = 3
+"""The rank with more work in the late mesh."""
+
+
+def rows_on(gpus: int) -> str:
+    """The probe of rows on so many GPUs."""
+    return f"several_gpus/tensor_rows_on_{gpus}"
+
+
+def decode_on(gpus: int) -> str:
+    """The probe of a decoder's tokens on so many GPUs."""
+    return f"several_gpus/decode_on_{gpus}"
+
+
+def predicted_ratio(device: Device, gpus: int, width: str) -> Figure:
+    """An all-reduce over the products of a split MLP: 2 (n - 1) C / (3 F B)."""
+    probe, hidden = rows_on(gpus), int(width.split("x")[1])
+    flops, sent = product_rate(device, probe), bus_rate(device, probe)
+    value = 2 * (gpus - 1) * flops.number / (3 * hidden * sent.number)
+    return Figure(value, "x", origin=f"{flops.origin}; {sent.origin}")
+
+
+def measured_ratio(device: Device, gpus: int, width: str, rows: str = "8192") -> Figure:
+    """What the all-reduce adds to a split MLP, over the time of its products."""
+    keys = ("widths", width, rows)
+    whole = ratio(device, rows_on(gpus), (*keys, "reduced", "us"), (*keys, "alone", "us"))
+    return changed(whole, plus=-1)
+
+
+def as_predicted(device: Device, gpus: int, width: str) -> Figure:
+    """The measured ratio over the predicted."""
+    return unpaired_ratio(measured_ratio(device, gpus, width), predicted_ratio(device, gpus, width))
+
+
+@claim("SG51", between(0.7, 1.4), scope="timing")
+def large_as_predicted(device: Device) -> Figure:
+    """On two GPUs with 8,192 rows, the all-reduce of an MLP of 14,336 adds 0.7 to 1.4 times the predicted share."""
+    return as_predicted(device, 2, LARGE)
+
+
+@claim("SG52", between(0.6, 1.67), scope="timing")
+def ratio_ignores_rows(device: Device) -> Figure:
+    """On two GPUs, four times the rows change the all-reduce's share of an MLP of 14,336 by less than two thirds."""
+    return unpaired_ratio(measured_ratio(device, 2, LARGE, "8192"), measured_ratio(device, 2, LARGE, "2048"))
+
+
+@claim("SG53", at_most(0.3), scope="timing")
+def large_on_two(device: Device) -> Figure:
+    """On two GPUs with 8,192 rows, the all-reduce of an MLP of 14,336 takes at most 0.3 times its products' time."""
+    return measured_ratio(device, 2, LARGE)
+
+
+@claim("SG54", at_least(1), scope="timing")
+def book_on_four(device: Device) -> Figure:
+    """On four GPUs with 8,192 rows, the all-reduce of this book's MLP takes longer than its products."""
+    return measured_ratio(device, 4, BOOK)
+
+
+def way_over(device: Device, gpus: int, width: str, rows: str, upper: str, lower: str) -> Figure:
+    """The ratio of two ways to split an MLP."""
+    keys = ("widths", width, rows)
+    return ratio(device, rows_on(gpus), (*keys, upper, "us"), (*keys, lower, "us"))
+
+
+@claim("SG55", between(0.85, 1.2), scope="timing")
+def sequence_over_reduced(device: Device) -> Figure:
+    """On two GPUs with 8,192 rows, an MLP of 14,336 takes 0.85 to 1.2 times as long with all-gather and reduce-scatter
+    as with an all-reduce."""
+    return way_over(device, 2, LARGE, "8192", "sequence", "reduced")
+
+
+@claim("SG56", between(0.99, 1.01))
+def same_bytes(device: Device) -> Figure:
+    """Reduce-scatter and all-gather together send as many bytes as an all-reduce."""
+    runs = (device[f"several_gpus/tensor_{variant}"] for variant in ("sequence", "reduced"))
+    return unpaired_ratio(*(run.per_step(sent_bytes, "bytes") for run in runs))
+
+
+@claim("SG57", equals(1))
+def one_sum_for_an_mlp(device: Device) -> Figure:
+    """Split by columns and then by rows, an MLP needs one all-reduce in its forward."""
+    run = device["several_gpus/tensor_reduced"]
+    sums = run.per_step(lambda step: len(collectives(step)))
+    return changed(sums, 1 / parameter(run, "layers"))
+
+
+@claim("SG58", at_most(1), scope="timing")
+def overlap_gains(device: Device) -> Figure:
+    """On two GPUs with 8,192 rows, an MLP of 14,336 that sends and multiplies in pieces is no slower than in turns."""
+    return way_over(device, 2, LARGE, "8192", "overlapped", "sequence")
+
+
+@claim("SG59", at_least(1), scope="timing")
+def overlap_of_few_rows(device: Device) -> Figure:
+    """On two GPUs with 128 rows, an MLP of 14,336 that sends and multiplies in pieces is no faster than in turns."""
+    return way_over(device, 2, LARGE, "128", "overlapped", "sequence")
+
+
+def token(device: Device, gpus: int, size: str, way: str) -> Figure:
+    """The time of a decoder's token: on `one` GPU, or on all with a kind of sum."""
+    return time(device, decode_on(gpus), "sizes", size, "us", way)
+
+
+def sums(device: Device, gpus: int, size: str, way: str) -> Figure:
+    """The time of all sums of a token, alone."""
+    return time(device, decode_on(gpus), "sizes", size, "sums_us", way)
+
+
+def token_over_one(device: Device, gpus: int, size: str, way: str) -> Figure:
+    """A token on several GPUs over a token on one, in pairs."""
+    keys = ("sizes", size, "us")
+    return ratio(device, decode_on(gpus), (*keys, way), (*keys, "one"))
+
+
+def read_rate(device: Device, gpus: int) -> Figure:
+    """The rate of reading a large array."""
+    probe = decode_on(gpus)
+    return rate(entry(device, probe, "read", "bytes"), time(device, probe, "read", "us"), "bytes/s")
+
+
+def saved_reading(device: Device, gpus: int, size: str) -> Figure:
+    """The time of reading what a token's GPU leaves to the others."""
+    of_size = entry(device, decode_on(gpus), "sizes", size)
+    left = (of_size["bytes"] - of_size["whole_bytes"]) * (1 - 1 / gpus)
+    per_s = read_rate(device, gpus)
+    return Figure(1e6 * left / per_s.number, "us", origin=per_s.origin)
+
+
+def predicted_token(device: Device, gpus: int, size: str, way: str) -> Figure:
+    """A token on one GPU, less what the others read, plus its sums."""
+    one, saved, added = (
+        token(device, gpus, size, "one"),
+        saved_reading(device, gpus, size),
+        sums(device, gpus, size, way),
+    )
+    return Figure(one.number - saved.number + added.number, "us", origin=f"{one.origin}; {added.origin}")
+
+
+@claim("SG60", at_least(1), scope="timing")
+def small_decoder(device: Device) -> Figure:
+    """Split over two GPUs with NCCL's sums, a token of the decoder of 1.1 billion weights takes longer than on one."""
+    return token_over_one(device, 2, "1.1b", "nccl")
+
+
+@claim("SG61", at_most(0.8), scope="timing")
+def one_shot_sums(device: Device) -> Figure:
+    """On two GPUs, one-shot sums of one token's hidden state take at most 0.8 of the time of NCCL's."""
+    keys = ("sizes", "8b", "sums_us")
+    return ratio(device, decode_on(2), (*keys, "one_shot"), (*keys, "nccl"))
+
+
+@claim("SG62", at_most(0.85), scope="timing")
+def large_decoder(device: Device) -> Figure:
+    """Split over two GPUs with one-shot sums, a token of the decoder of 8 billion weights takes at most 0.85 of its
+    time on one."""
+    return token_over_one(device, 2, "8b", "one_shot")
+
+
+@claim("SG63", at_most(1), scope="timing")
+def four_over_two(device: Device) -> Figure:
+    """With one-shot sums, a token of the decoder of 8 billion weights takes no longer on four GPUs than on two."""
+    return unpaired_ratio(*(token(device, gpus, "8b", "one_shot") for gpus in (4, 2)))
+
+
+@claim("SG64", between(0.8, 1.2), scope="timing")
+def token_as_predicted(device: Device) -> Figure:
+    """On two GPUs with NCCL's sums, a token of the decoder of 8 billion weights takes within 20 % of its prediction."""
+    return unpaired_ratio(token(device, 2, "8b", "nccl"), predicted_token(device, 2, "8b", "nccl"))
+
+
+def late_over_even(device: Device) -> Figure:
+    """A step of the mesh with a late rank over a step without."""
+    return paired_ratio(*(device[f"several_gpus/mesh_{name}"] for name in ("late", "even")), "iteration")
+
+
+@claim("SG65", at_least(1.05), scope="timing")
+def late_mesh(device: Device) -> Figure:
+    """In a mesh of two by two, more work on one rank makes the step of all ranks at least 5 % longer."""
+    return late_over_even(device)
+
+
+@claim("SG66", equals(LATE))
+def who_is_late(device: Device) -> Figure:
+    """In the trace of the late mesh, the tool names the rank with more work as the late rank."""
+    run = device["several_gpus/mesh_late"]
+    late = compare_ranks(run).straggler
+    if late is None:
+        raise NotTimed(f"{run.id} on {device.name}: no rank is late in its trace")
+    return Figure(late.rank, origin=f"{run.origin}, in its trace")
+
+
+RATIO = Computation(
+    "How many times as long as its products does the all-reduce of this book's MLP take on four GPUs?",
+    "several_gpus.tensor_ratio_book_4",
+    "2 x 3 x {several_gpus.product_rate_4} over 3 x 3,072 x {several_gpus.bus_rate_4}.",
+    "Put n = 4, F = 3,072 and both rates into the formula. Two digits do.",
+    {
+        "several_gpus.tensor_ratio_large_4": "that is the larger MLP, of 14,336.",
+        "several_gpus.tensor_ratio_book_2": "that is on two GPUs.",
+    },
+)
+
+
+def ratio_table(device: Device) -> Html:
+    """The predicted and the measured ratios, by rows."""
+    counts = sorted(entry(device, rows_on(2), "widths", LARGE), key=int)
+    rows: list[list[Cell]] = []
+    for gpus in (2, 4):
+        if not device[rows_on(gpus)].is_recorded:
+            continue
+        for width in (LARGE, BOOK):
+            found = [figure_cell(measured_ratio(device, gpus, width, each)) for each in counts]
+            rows.append(
+                [width.replace("x", " to "), str(gpus), figure_cell(predicted_ratio(device, gpus, width)), *found]
+            )
+    head = ["MLP", "GPUs", "predicted", *(f"{int(each):,} rows" for each in counts)]
+    return table("What an all-reduce adds to a split MLP, in times of its products", head, rows)
+
+
+def way_bars(device: Device, gpus: int = 2, width: str = LARGE) -> Html:
+    """The ways to split an MLP, by rows; a way that did not run is left out."""
+    groups = {}
+    for count in sorted(entry(device, rows_on(gpus), "widths", width), key=int):
+        ways = entry(device, rows_on(gpus), "widths", width, count)
+        groups[f"{int(count):,} rows"] = {
+            heading: timing(device, rows_on(gpus), "widths", width, count, way, "us")
+            for way, heading in HEADINGS.items()
+            if "us" in ways.get(way, {})
+        }
+    name = f"An MLP of {width.replace('x', ' to ')} split over {gpus} GPUs"
+    return timing_bars(device, groups, name, axis="time of the MLP's forward")
+
+
+def lanes(device: Device) -> Html:
+    """The three ways on one GPU."""
+    shown = {HEADINGS[name]: f"several_gpus/tensor_{name}" for name in ("reduced", "sequence", "overlapped")}
+    return timeline(device, shown, "Four MLP blocks split over two GPUs, on one of them")
+
+
+def token_table(device: Device) -> Html:
+    """Tokens of both decoders on one, two and four GPUs, measured and predicted."""
+    rows: list[list[Cell]] = []
+    for gpus in (2, 4):
+        if not device[decode_on(gpus)].is_recorded:
+            continue
+        for size in entry(device, decode_on(gpus), "sizes"):
+            one = token(device, gpus, size, "one")
+            for way in entry(device, decode_on(gpus), "sizes", size, "sums_us"):
+                shown = (
+                    one,
+                    saved_reading(device, gpus, size),
+                    sums(device, gpus, size, way),
+                    predicted_token(device, gpus, size, way),
+                    token(device, gpus, size, way),
+                )
+                rows.append([f"{size}, {gpus} GPUs, {way.replace('_', '-')}", *map(figure_cell, shown)])
+    head = ["decoder", "on one GPU", "reading saved", "its sums alone", "predicted", "measured"]
+    return table("A token of a decoder that is split over GPUs", head, rows)
+
+
+FIGURES: Mapping[str, Measure] = {
+    "product_rate_4": lambda device: product_rate(device, rows_on(4)),
+    "bus_rate_4": lambda device: bus_rate(device, rows_on(4)),
+    "tensor_ratio_large_2": lambda device: predicted_ratio(device, 2, LARGE),
+    "tensor_ratio_large_4": lambda device: predicted_ratio(device, 4, LARGE),
+    "tensor_ratio_book_2": lambda device: predicted_ratio(device, 2, BOOK),
+    "tensor_ratio_book_4": lambda device: predicted_ratio(device, 4, BOOK),
+    "tensor_measured_large_2": lambda device: measured_ratio(device, 2, LARGE),
+    "tensor_measured_book_4": lambda device: measured_ratio(device, 4, BOOK),
+    "tensor_overlapped_8192": lambda device: way_over(device, 2, LARGE, "8192", "overlapped", "sequence"),
+    "tensor_overlapped_128": lambda device: way_over(device, 2, LARGE, "128", "overlapped", "sequence"),
+    "tensor_sequence": lambda device: way_over(device, 2, LARGE, "8192", "sequence", "reduced"),
+    "decode_small_nccl": lambda device: token_over_one(device, 2, "1.1b", "nccl"),
+    "decode_large_nccl": lambda device: token_over_one(device, 2, "8b", "nccl"),
+    "decode_large_one_shot": lambda device: token_over_one(device, 2, "8b", "one_shot"),
+    "decode_sum_nccl": lambda device: changed(
+        sums(device, 2, "8b", "nccl"), 1 / (2 * entry(device, decode_on(2), "sizes", "8b", "layers"))
+    ),
+    "decode_sum_one_shot": lambda device: changed(
+        sums(device, 2, "8b", "one_shot"), 1 / (2 * entry(device, decode_on(2), "sizes", "8b", "layers"))
+    ),
+    "mesh_even_us": lambda device: device["several_gpus/mesh_even"].time("iteration"),
+    "mesh_late_us": lambda device: device["several_gpus/mesh_late"].time("iteration"),
+    "mesh_late_over_even": late_over_even,
+}
