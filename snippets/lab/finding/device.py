@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from snippets.lab.finding.part import timing_of_samples
 from snippets.lab.finding.points import select_point
 from snippets.lab.recording.ceilings import CeilingRates
 from snippets.lab.recording.device import DEFAULT_DEVICE, SAMPLE_DEVICE, recorded_devices, recorded_names, short_name
-from snippets.lab.recording.loading import load_recording, load_trace, trace_path
+from snippets.lab.recording.loading import load_ranks, load_recording, trace_path
 from snippets.lab.recording.schema import (
     Ceiling,
     Environment,
@@ -82,8 +82,8 @@ class Device:
         return load_recording(self.root, self.name, run.id)
 
     def trace_of(self, run: Run) -> Trace:
-        """The trace of a run that has one. Also raises `TraceError`."""
-        return load_trace(self.root, self.name, run.id)
+        """The trace of a run that has one, on its rank. Also raises `TraceError`."""
+        return load_ranks(self.root, self.name, run.id)[run.rank]
 
     def steps_of(self, trace: Trace) -> tuple[Step, ...]:
         """The active steps that a measure reads."""
@@ -127,12 +127,14 @@ class Run:
     """`chapter/experiment`."""
     selector: str = ""
     """The point of a sweep: `batch=1,seq=1`."""
+    rank: int = 0
+    """Of an experiment on several GPUs: the rank whose trace and steps it has; `finding.ranks.on_ranks` gives all."""
 
     @property
     def whole(self) -> Run:
         """The same run with all samples, steps and the trace, also if its device is a part of another."""
         whole = self.device.whole
-        return self if whole is self.device else Run(whole, self.id, self.selector)
+        return self if whole is self.device else replace(self, device=whole)
 
     @property
     def recording(self) -> Recording:
@@ -255,7 +257,7 @@ class Run:
 
     def at(self, **parameters: int | str) -> Run:
         """The same experiment at a point of its sweep."""
-        return Run(self.device, self.id, ",".join(f"{name}={value}" for name, value in parameters.items()))
+        return replace(self, selector=",".join(f"{name}={value}" for name, value in parameters.items()))
 
     @property
     def timings(self) -> Timings:

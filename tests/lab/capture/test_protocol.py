@@ -31,7 +31,7 @@ PINNED = {
     "capture/recorder.py": "d0328ebb7d5e68d8",
     "capture/selection.py": "54d112943c317ab2",
     "capture/steady.py": "caf094eccfce0244",
-    "capture/supervisor.py": "f5d95cbc2b64c16e",
+    "capture/supervisor.py": "13fb9228e106fbc7",
     "capture/timing.py": "f59b096a837d25d2",
     "capture/worker.py": "1b37dcf9e4acb71a",
     "experiment": "285bbace2fab2cf5",
