@@ -119,3 +119,14 @@ def test_a_way_that_did_not_run_is_not_measured(device: Device, tmp_path: Path) 
         "holds",
     ]
     assert "overlapped" not in tensor_parallel.way_bars(altered)
+
+
+def test_every_piece_shows_the_samples(device: Device) -> None:
+    pieces = [
+        *(sharded.given, sharded.traffic_table, sharded.lanes, sharded.memory_table, sharded.token_bars),
+        *(tensor_parallel.ratio_table, tensor_parallel.way_bars, tensor_parallel.lanes, tensor_parallel.token_table),
+        *(pipeline.bubble_table, pipeline.lanes),
+    ]
+    assert all("<table" in piece(device) or "<svg" in piece(device) for piece in pieces)
+    for part in (sharded, tensor_parallel, pipeline):
+        assert all(measure(device).text for measure in part.FIGURES.values())
