@@ -20,7 +20,7 @@ import msgspec
 from kinetoscope.trace.events import Step, Trace
 from kinetoscope.trace.queries import require_steps
 from snippets.lab.cache import once
-from snippets.lab.experiment import UnknownName, find, nearest
+from snippets.lab.experiment import Experiment, UnknownName, find, nearest
 from snippets.lab.finding.figure import Figure, per_step
 from snippets.lab.finding.part import timing_of_samples
 from snippets.lab.finding.points import select_point
@@ -141,8 +141,9 @@ class Run:
         """The recording, without the trace; that of a part has no samples, which `timing` and `ceiling` return."""
         try:
             return self.device.recording_of(self)
-        except NotRecorded:
-            self.require_existence()
+        except NotRecorded as error:
+            if (gpus := self.require_existence().gpus) > 1:
+                raise NotRecorded(f"{error}; it needs {gpus} GPUs") from None
             raise
 
     @property
@@ -151,8 +152,8 @@ class Run:
         points = (self.point,) if self.selector else self.points
         return msgspec.structs.replace(self.recording, points=points).disturbed
 
-    def require_existence(self) -> None:
-        """Raise `UnknownName` if the experiment does not exist or has no point with this selector."""
+    def require_existence(self) -> Experiment:
+        """The experiment. Raises `UnknownName` if it does not exist or has no point with this selector."""
         chapter, slash, _ = self.id.partition("/")
         if not slash:
             known = (experiment.id for experiment in find(chapter))
@@ -160,6 +161,7 @@ class Run:
         (experiment,) = once(find)(self.id)
         if self.selector:
             select_point(self.id, experiment.points, self.selector)
+        return experiment
 
     @property
     def is_recorded(self) -> bool:
@@ -188,8 +190,6 @@ class Run:
     def origin(self) -> str:
         """The origin of its figures: device and experiment."""
         return f"{self.environment.device}, {self.id}"
-
-    # -- the trace
 
     @property
     def trace(self) -> Trace:
@@ -228,8 +228,6 @@ class Run:
     def step_timing(self, of: Callable[[Step], float]) -> Timing:
         """A time from the trace, in microseconds, as a timing with one sample per active step."""
         return timing_of_samples([of(step) for step in self.steps])
-
-    # -- points and timings
 
     @property
     def points(self) -> tuple[Point, ...]:
