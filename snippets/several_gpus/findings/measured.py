@@ -1,53 +1,14 @@
-"""Times, rates and bytes of what is split over GPUs: from the data of probes, and from the collectives of a trace."""
+"""What the collectives of a step send, and the sizes of a run on several GPUs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 from kinetoscope.trace.communication import collective_kind, collectives
 from kinetoscope.trace.events import GpuActivity, Step
-from snippets.lab.finding import Device, Figure, NotTimed, Run, ratio_of_pairs, timing_of_samples
-from snippets.lab.recording.schema import Timing
+from snippets.lab.finding import Figure, NotTimed, Run
 
 BF16_BYTES = 2
 ITEM_BYTES = {"bfloat16": 2, "float": 4}
 """Bytes of a number, by the name that a trace has for its type."""
-Keys = Sequence[str]
-
-
-def entry(device: Device, experiment: str, *keys: str) -> Any:
-    """What a probe returned below these keys. Raises `NotTimed` with its reason where a variant did not run."""
-    found: Any = device[experiment].data
-    for key in keys:
-        if "stopped" in found:
-            raise NotTimed(f"{experiment} on {device.name}: {found['stopped']}")
-        if key not in found:
-            raise NotTimed(f"{experiment} on {device.name} has no {key}; make record CHAPTER=several_gpus FRESH=1")
-        found = found[key]
-    return found
-
-
-def timing(device: Device, experiment: str, *keys: str) -> Timing:
-    """The samples below these keys as a timing."""
-    return timing_of_samples(entry(device, experiment, *keys))
-
-
-def time(device: Device, experiment: str, *keys: str) -> Figure:
-    """The time below these keys: median and quartiles of the slowest rank's samples."""
-    return Figure.from_timing(timing(device, experiment, *keys), f"{device[experiment].origin}, {', '.join(keys)}")
-
-
-def ratio(device: Device, experiment: str, upper: Keys, lower: Keys) -> Figure:
-    """The ratio of two times of one probe, in pairs of samples: they were timed in turns."""
-    above, below = (timing(device, experiment, *keys) for keys in (upper, lower))
-    return ratio_of_pairs(above, below, f"{device[experiment].origin}, {', '.join(upper)} over {', '.join(lower)}")
-
-
-def rate(amount: float, us: Figure, unit: str) -> Figure:
-    """An amount divided by a time, with the time's spread."""
-    fast_us, slow_us = us.bounds
-    return Figure(1e6 * amount / us.number, unit, (1e6 * amount / slow_us, 1e6 * amount / fast_us), us.origin)
 
 
 def changed(figure: Figure, factor: float = 1.0, plus: float = 0.0, unit: str | None = None) -> Figure:

@@ -17,15 +17,9 @@ from snippets.lab.finding import (
     percent,
     unpaired_ratio,
 )
+from snippets.lab.finding.probed import ratio, time
 from snippets.lab.page import show as show, timeline
-from snippets.several_gpus.findings.measured import (
-    BF16_BYTES,
-    changed,
-    parameter,
-    ratio,
-    sent_bytes,
-    time,
-)
+from snippets.several_gpus.findings.measured import BF16_BYTES, changed, parameter, sent_bytes
 
 
 def probe_on(gpus: int) -> str:

@@ -22,19 +22,9 @@ from snippets.lab.finding import (
     percent,
     unpaired_ratio,
 )
+from snippets.lab.finding.probed import entry, rate, ratio, time, timing_of
 from snippets.lab.page import show as show, timeline
-from snippets.several_gpus.findings.measured import (
-    BF16_BYTES,
-    changed,
-    entry,
-    parameter,
-    rate,
-    ratio,
-    sent_bytes,
-    time,
-    timing,
-    world,
-)
+from snippets.several_gpus.findings.measured import BF16_BYTES, changed, parameter, sent_bytes, world
 
 MEMORY, TOKENS, RATES = "several_gpus/fsdp_memory", "several_gpus/fsdp_tokens", "several_gpus/tensor_rows_on_2"
 VARIANTS = {"per_block": "per block", "ahead": "prefetched", "kept": "kept whole", "root_only": "root only"}
@@ -227,7 +217,7 @@ def token_bars(device: Device) -> Html:
     """Forward and backward by tokens of a GPU."""
     counts = sorted(device[TOKENS].data, key=int)
     groups = {
-        f"{int(tokens):,} tokens": {heading: timing(device, TOKENS, tokens, way) for way, heading in WAYS.items()}
+        f"{int(tokens):,} tokens": {heading: timing_of(device, TOKENS, tokens, way) for way, heading in WAYS.items()}
         for tokens in counts
     }
     return timing_bars(

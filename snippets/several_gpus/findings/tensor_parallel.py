@@ -22,17 +22,9 @@ from snippets.lab.finding import (
     paired_ratio,
     unpaired_ratio,
 )
+from snippets.lab.finding.probed import entry, rate, ratio, time, timing_of
 from snippets.lab.page import Computation, prediction as prediction, show as show, timeline
-from snippets.several_gpus.findings.measured import (
-    changed,
-    entry,
-    parameter,
-    rate,
-    ratio,
-    sent_bytes,
-    time,
-    timing,
-)
+from snippets.several_gpus.findings.measured import changed, parameter, sent_bytes
 from snippets.several_gpus.findings.sharded import bus_rate, product_rate
 
 BOOK, LARGE = "768x3072", "4096x14336"
@@ -268,7 +260,7 @@ def way_bars(device: Device, gpus: int = 2, width: str = LARGE) -> Html:
     for count in sorted(entry(device, rows_on(gpus), "widths", width), key=int):
         ways = entry(device, rows_on(gpus), "widths", width, count)
         groups[f"{int(count):,} rows"] = {
-            heading: timing(device, rows_on(gpus), "widths", width, count, way, "us")
+            heading: timing_of(device, rows_on(gpus), "widths", width, count, way, "us")
             for way, heading in HEADINGS.items()
             if "us" in ways.get(way, {})
         }
