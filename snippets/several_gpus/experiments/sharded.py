@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 from collections.abc import Iterator
 from typing import Any
 
@@ -106,6 +107,7 @@ def memory(
     x, target = batch_of(rank, 0, sizes, device)
     found: dict[str, Any] = {}
     for way in ways.split(","):
+        gc.collect()  # FSDP's modules hang in cycles
         before = allocated(device)
         model = build(layers, dim, hidden, device)
         weights = sum(each.numel() for each in model.parameters())
@@ -117,7 +119,7 @@ def memory(
                 state = allocated(device) - before
                 if device == "cuda":
                     torch.cuda.reset_peak_memory_stats()
-            with torch.autocast(device, enabled=way == "whole"):
+            with torch.autocast(device, torch.bfloat16, way == "whole"):
                 loss = loss_of(model(x), target)
             forward = allocated(device) - before
             loss.backward()
