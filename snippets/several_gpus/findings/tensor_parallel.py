@@ -23,7 +23,7 @@ from snippets.lab.finding import (
     unpaired_ratio,
 )
 from snippets.lab.finding.probed import entry, rate, ratio, time, timing_of
-from snippets.lab.page import Computation, prediction as prediction, show as show, timeline
+from snippets.lab.page import show as show, timeline
 from snippets.several_gpus.findings.measured import changed, parameter, sent_bytes
 from snippets.several_gpus.findings.sharded import bus_rate, product_rate
 
@@ -226,18 +226,6 @@ def who_is_late(device: Device) -> Figure:
     return Figure(late.rank, origin=f"{run.origin}, in its trace")
 
 
-RATIO = Computation(
-    "How many times as long as its products does the all-reduce of this book's MLP take on four GPUs?",
-    "several_gpus.tensor_ratio_book_4",
-    "2 x 3 x {several_gpus.product_rate_4} over 3 x 3,072 x {several_gpus.bus_rate_4}.",
-    "Put n = 4, F = 3,072 and both rates into the formula. Two digits do.",
-    {
-        "several_gpus.tensor_ratio_large_4": "that is the larger MLP, of 14,336.",
-        "several_gpus.tensor_ratio_book_2": "that is on two GPUs.",
-    },
-)
-
-
 def ratio_table(device: Device) -> Html:
     """The predicted and the measured ratios, by rows."""
     counts = sorted(entry(device, rows_on(2), "widths", LARGE), key=int)
@@ -299,8 +287,6 @@ FIGURES: Mapping[str, Measure] = {
     "product_rate_4": lambda device: product_rate(device, rows_on(4)),
     "bus_rate_4": lambda device: bus_rate(device, rows_on(4)),
     "tensor_ratio_large_2": lambda device: predicted_ratio(device, 2, LARGE),
-    "tensor_ratio_large_4": lambda device: predicted_ratio(device, 4, LARGE),
-    "tensor_ratio_book_2": lambda device: predicted_ratio(device, 2, BOOK),
     "tensor_ratio_book_4": lambda device: predicted_ratio(device, 4, BOOK),
     "tensor_measured_large_2": lambda device: measured_ratio(device, 2, LARGE),
     "tensor_measured_book_4": lambda device: measured_ratio(device, 4, BOOK),
