@@ -59,7 +59,7 @@ def test_what_a_rank_sends(collective: str, ranks: int, share: float) -> None:
 
 
 def test_figures_of_the_link(device: Device) -> None:
-    names = ("floor_us", "one_way", "largest_bus", "half_predicted", "half_measured", "many_calls_us", "part_bytes")
+    names = ("floor_us", "one_way", "largest_bus", "half_predicted", "half_measured", "many_calls_us", "call_bytes")
     assert {name: figure(f"several_gpus.{name}", device).text for name in names} == {
         "floor_us": "10.0 µs",
         "one_way": "396 GB/s",
@@ -67,7 +67,7 @@ def test_figures_of_the_link(device: Device) -> None:
         "half_predicted": "3.19 MB",
         "half_measured": "3.38 MB",
         "many_calls_us": "30.7 ms",
-        "part_bytes": "65.5 kB",
+        "call_bytes": "67.1 MB",
     }
 
 
