@@ -18,7 +18,7 @@ from snippets.lab.finding import (
     unpaired_ratio,
 )
 from snippets.lab.finding.probed import ratio, time
-from snippets.lab.page import show as show, timeline
+from snippets.lab.page import rank_bars, rank_lanes, show as show
 from snippets.several_gpus.findings.measured import BF16_BYTES, changed, parameter, sent_bytes
 
 
@@ -106,10 +106,15 @@ def bubble_table(device: Device) -> Html:
     return table("Forward and backward of a pipeline", head, rows)
 
 
-def lanes(device: Device) -> Html:
-    """A step on the first stage, cut into two and into eight micro-batches."""
+def ranks(device: Device) -> Html:
+    """What both stages do in a step, cut into two and into eight micro-batches."""
     shown = {f"{count} micro-batches": f"several_gpus/pipeline_{count}_on_2" for count in (2, 8)}
-    return timeline(device, shown, "A step of the first of two stages")
+    return rank_bars(device, shown, "A step of two stages")
+
+
+def lanes(device: Device) -> Html:
+    """A step of four stages on one time axis."""
+    return rank_lanes(device, "several_gpus/pipeline_8_on_4", "A step of four stages and eight micro-batches")
 
 
 FIGURES: Mapping[str, Measure] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kinetoscope.html import Cell, Html, table
-from snippets.lab.charts.bar_charts import timing_bars
+from snippets.lab.charts.line_charts import line_chart
 from snippets.lab.charts.numbers import figure_cell
 from snippets.lab.finding import (
     Device,
@@ -22,8 +22,8 @@ from snippets.lab.finding import (
     percent,
     unpaired_ratio,
 )
-from snippets.lab.finding.probed import entry, rate, ratio, time, timing_of
-from snippets.lab.page import show as show, timeline
+from snippets.lab.finding.probed import entry, rate, ratio, time
+from snippets.lab.page import rank_bars, show as show, timeline
 from snippets.several_gpus.findings.measured import BF16_BYTES, changed, parameter, sent_bytes, world
 
 MEMORY, TOKENS, RATES = "several_gpus/fsdp_memory", "several_gpus/fsdp_tokens", "several_gpus/tensor_rows_on_2"
@@ -33,7 +33,6 @@ PASSES = {"per_block": 3, "ahead": 3, "kept": 2, "root_only": 2}
 """How often a step sends all weights or gradients."""
 STATE_BYTES = 12
 """Of a weight in float32 and its two moments."""
-WAYS = {"alone": "sends nothing", **{name: VARIANTS[name] for name in ("per_block", "kept", "root_only")}}
 
 
 def run_of(device: Device, variant: str) -> Run:
@@ -213,16 +212,27 @@ def lanes(device: Device) -> Html:
     return timeline(device, shown, "A sharded step on one of the GPUs, per block and at the root only")
 
 
-def token_bars(device: Device) -> Html:
-    """Forward and backward by tokens of a GPU."""
+def token_lines(device: Device) -> Html:
+    """Sharded over unsharded, by tokens of a GPU."""
     counts = sorted(device[TOKENS].data, key=int)
-    groups = {
-        f"{int(tokens):,} tokens": {heading: timing_of(device, TOKENS, tokens, way) for way, heading in WAYS.items()}
-        for tokens in counts
+    lines = {
+        VARIANTS[way]: {float(tokens): over_alone(device, tokens, way) for tokens in counts}
+        for way in ("per_block", "kept", "root_only")
     }
-    return timing_bars(
-        device, groups, "Forward and backward behind more and more tokens", axis="time of forward and backward"
+    return line_chart(
+        device,
+        lines,
+        "Forward and backward sharded, in times of the same without transfers",
+        axis="tokens of each GPU",
+        size_text=lambda tokens: f"{tokens:,.0f}",
+        limits={"hidden entirely": Figure(1.0, "x")},
     )
+
+
+def ranks(device: Device) -> Html:
+    """What each GPU does in a step, per block and at the root only."""
+    shown = {VARIANTS[name]: f"several_gpus/fsdp_{name}" for name in ("per_block", "root_only")}
+    return rank_bars(device, shown, "A sharded step on both GPUs")
 
 
 def given(device: Device) -> Html:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from kinetoscope.html import Cell, Html, table
 from kinetoscope.trace.communication import collectives
-from snippets.lab.charts.bar_charts import timing_bars
+from snippets.lab.charts.line_charts import line_chart
 from snippets.lab.charts.numbers import figure_cell
 from snippets.lab.finding import (
     Device,
@@ -22,8 +22,8 @@ from snippets.lab.finding import (
     paired_ratio,
     unpaired_ratio,
 )
-from snippets.lab.finding.probed import entry, rate, ratio, time, timing_of
-from snippets.lab.page import show as show, timeline
+from snippets.lab.finding.probed import entry, rate, ratio, time
+from snippets.lab.page import rank_bars, show as show, timeline
 from snippets.several_gpus.findings.measured import changed, parameter, sent_bytes
 from snippets.several_gpus.findings.sharded import bus_rate, product_rate
 
@@ -242,18 +242,29 @@ def ratio_table(device: Device) -> Html:
     return table("What an all-reduce adds to a split MLP, in times of its products", head, rows)
 
 
-def way_bars(device: Device, gpus: int = 2, width: str = LARGE) -> Html:
-    """The ways to split an MLP, by rows; a way that did not run is left out."""
-    groups = {}
-    for count in sorted(entry(device, rows_on(gpus), "widths", width), key=int):
-        ways = entry(device, rows_on(gpus), "widths", width, count)
-        groups[f"{int(count):,} rows"] = {
-            heading: timing_of(device, rows_on(gpus), "widths", width, count, way, "us")
-            for way, heading in HEADINGS.items()
-            if "us" in ways.get(way, {})
-        }
-    name = f"An MLP of {width.replace('x', ' to ')} split over {gpus} GPUs"
-    return timing_bars(device, groups, name, axis="time of the MLP's forward")
+def way_lines(device: Device) -> Html:
+    """The ways to split the larger MLP on two GPUs over its products alone, by rows; a way that did not run is left
+    out."""
+    points = entry(device, rows_on(2), "widths", LARGE)
+    counts = sorted(points, key=int)
+    ran = [way for way in HEADINGS if all("us" in points[each].get(way, {}) for each in counts)]
+    lines = {
+        HEADINGS[way]: {float(each): way_over(device, 2, LARGE, each, way, "alone") for each in counts} for way in ran
+    }
+    return line_chart(
+        device,
+        lines,
+        "An MLP of 14,336 split over two GPUs, in times of its products alone",
+        axis="rows",
+        size_text=lambda rows: f"{rows:,.0f}",
+        limits={"all-reduce, predicted": changed(predicted_ratio(device, 2, LARGE), plus=1)},
+    )
+
+
+def mesh_ranks(device: Device) -> Html:
+    """What each GPU of the mesh does in a step, without and with a late rank."""
+    shown = {"even": "several_gpus/mesh_even", "more work on rank 3": "several_gpus/mesh_late"}
+    return rank_bars(device, shown, "A step on a mesh of two by two")
 
 
 def lanes(device: Device) -> Html:

@@ -40,6 +40,8 @@ class Work:
     us: float
     collective: str = ""
     elements: int = 0
+    peer: int = -1
+    """Of a send, its receiver; of a receive, its sender."""
 
 
 def trace_of(label: str, ranks: Sequence[Sequence[Work]], step_us: float = 1000.0) -> bytes:
@@ -72,6 +74,8 @@ def _rank_trace(label: str, rank: int, ranks: Sequence[Sequence[Work]], step_us:
                     "Process Group Name": "0",
                     "Process Group Ranks": str(list(range(world))),
                 }
+            if work.peer >= 0:
+                told |= {"Dst Rank" if work.collective == "send" else "Src Rank": work.peer}
             found += [
                 events.launch(correlation, start + 2 + index),
                 events.kernel(work.name, correlation, start + work.start_us, work.us, stream=13 if told else 7, **told),
@@ -142,11 +146,20 @@ def mesh_step(late: int | None = None) -> list[list[Work]]:
 
 
 def stage_step(world: int, elements: int = 1024 * 4096, count: int = 8) -> list[list[Work]]:
-    """Stages that each send so many micro-batches."""
-    step = []
-    for index in range(count):
-        step += [Work(GEMM, 50.0 + 100.0 * index, 80.0), Work(SEND, 130.0 + 100.0 * index, 20.0, "send", elements)]
-    return [step] * world
+    """Stages that each receive so many micro-batches, compute, and send them on: forwards only."""
+    ranks = []
+    for rank in range(world):
+        step = []
+        for index in range(count):
+            at = 50.0 + 60.0 * (index + rank)
+            if rank > 0:
+                begin = 40.0 if index == 0 else at - 10.0  # the first waits for the stages before
+                step.append(Work(SEND, begin, at - begin, "recv", elements, rank - 1))
+            step.append(Work(GEMM, at, 50.0))
+            if rank < world - 1:
+                step.append(Work(SEND, at + 50.0, 10.0, "send", elements, rank + 1))
+        ranks.append(step)
+    return ranks
 
 
 def loop(name: str, us: float, ranks: Sequence[Sequence[Work]]) -> Sample:

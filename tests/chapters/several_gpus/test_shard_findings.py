@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -118,15 +119,28 @@ def test_a_way_that_did_not_run_is_not_measured(device: Device, tmp_path: Path) 
         "not measured",
         "holds",
     ]
-    assert "overlapped" not in tensor_parallel.way_bars(altered)
+    assert "overlapped" not in tensor_parallel.way_lines(altered)
 
 
 def test_every_piece_shows_the_samples(device: Device) -> None:
     pieces = [
-        *(sharded.given, sharded.traffic_table, sharded.lanes, sharded.memory_table, sharded.token_bars),
-        *(tensor_parallel.ratio_table, tensor_parallel.way_bars, tensor_parallel.lanes, tensor_parallel.token_table),
-        *(pipeline.bubble_table, pipeline.lanes),
+        *(
+            sharded.given,
+            sharded.traffic_table,
+            sharded.ranks,
+            sharded.lanes,
+            sharded.memory_table,
+            sharded.token_lines,
+        ),
+        *(
+            tensor_parallel.ratio_table,
+            tensor_parallel.way_lines,
+            tensor_parallel.mesh_ranks,
+            tensor_parallel.lanes,
+            tensor_parallel.token_table,
+        ),
+        *(pipeline.bubble_table, pipeline.ranks, pipeline.lanes),
     ]
-    assert all("<table" in piece(device) or "<svg" in piece(device) for piece in pieces)
+    assert [piece for piece in pieces if not re.search("<(table|figure)", piece(device))] == []
     for part in (sharded, tensor_parallel, pipeline):
         assert all(measure(device).text for measure in part.FIGURES.values())
