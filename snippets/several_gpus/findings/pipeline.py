@@ -101,8 +101,9 @@ def bubble_table(device: Device) -> Html:
         for batches in sorted(map(int, probe.data)):
             times = [time(device, probe_on(gpus), str(batches), key) for key in ("alone_us", "us")]
             shares = [formula(gpus, batches), bubble(device, gpus, batches)]
-            rows.append([str(gpus), str(batches), *map(figure_cell, (*times, *shares))])
-    head = ["stages p", "micro-batches m", "a stage's work alone", "a step", "bubble, formula", "bubble, measured"]
+            name = f"{gpus} stages, {batches} micro-batch{'es' * (batches > 1)}"
+            rows.append([name, *map(figure_cell, (*times, *shares))])
+    head = ["pipeline", "a stage's work alone", "a step", "bubble, formula", "bubble, measured"]
     return table("Forward and backward of a pipeline", head, rows)
 
 

@@ -30,7 +30,6 @@ from snippets.several_gpus.findings.sharded import bus_rate, product_rate
 BOOK, LARGE = "768x3072", "4096x14336"
 """Width and hidden width of this book's MLP, and of a Llama of 8 billion weights."""
 HEADINGS = {
-    "alone": "sends nothing",
     "reduced": "all-reduce",
     "sequence": "in sequence parts",
     "overlapped": "overlapped",
@@ -235,10 +234,9 @@ def ratio_table(device: Device) -> Html:
             continue
         for width in (LARGE, BOOK):
             found = [figure_cell(measured_ratio(device, gpus, width, each)) for each in counts]
-            rows.append(
-                [width.replace("x", " to "), str(gpus), figure_cell(predicted_ratio(device, gpus, width)), *found]
-            )
-    head = ["MLP", "GPUs", "predicted", *(f"{int(each):,} rows" for each in counts)]
+            name = f"{width.replace('x', ' to ')}, {gpus} GPUs"
+            rows.append([name, figure_cell(predicted_ratio(device, gpus, width)), *found])
+    head = ["MLP", "predicted", *(f"{int(each):,} rows" for each in counts)]
     return table("What an all-reduce adds to a split MLP, in times of its products", head, rows)
 
 
