@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from snippets.lab.experiment import Instruments, WrongAnswer
+from snippets.lab.experiment import Experiment, Instruments, WrongAnswer
 from snippets.several_gpus.experiments.clocks import repeated, times_us
 from snippets.several_gpus.experiments.stacks import (
     compute_dtype,
@@ -177,3 +177,18 @@ def reading(device: str) -> dict[str, Any]:
     array = torch.zeros(size // dtype.itemsize, dtype=dtype, device=device)
     timed = times_us({"sum": repeated(array.sum, device, 1)}, device)
     return {"bytes": array.nbytes, "us": timed["sum"]}
+
+
+def experiments() -> Iterator[Experiment]:
+    """The probe on two GPUs and on four."""
+    for gpus in (2, 4):
+        yield Experiment(
+            chapter="several_gpus",
+            name=f"decode_on_{gpus}",
+            gpus=gpus,
+            parameters={"sizes": "1.1b,8b", "context": 512},
+            probe=decode,
+        )
+
+
+EXPERIMENTS = tuple(experiments())

@@ -31,8 +31,7 @@ def stage_of(sizes: Sizes, rank: int, world: int, device: str) -> Any:
     layers, dim, hidden, _, _ = sizes
     if layers % world:
         raise ValueError(
-            f"{layers} layers do not divide by {world} GPUs; choose another "
-            "number of layers or GPUs"
+            f"{layers} layers do not divide by {world} GPUs; choose another number of layers or GPUs"
         )
     each = layers // world
     blocks = build(layers, dim, hidden, device).blocks

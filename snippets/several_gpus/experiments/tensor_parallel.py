@@ -1,4 +1,4 @@
-"""Tensor parallel layers: an MLP by rows, a decoder's tokens, and a mesh."""
+"""Tensor parallel layers: a stack of MLP blocks, and one MLP by its rows."""
 
 from __future__ import annotations
 
@@ -16,21 +16,17 @@ from snippets.lab.experiment import (
     Work,
     WrongAnswer,
 )
+from snippets.several_gpus.experiments import decoding, mesh
 from snippets.several_gpus.experiments.clocks import (
     numbers,
     repeated,
     stopped,
     times_us,
 )
-from snippets.several_gpus.experiments.decoding import decode
-from snippets.several_gpus.experiments.sharded import training_work
+from snippets.several_gpus.experiments.rates import rates
 from snippets.several_gpus.experiments.stacks import (
-    adamw,
-    batches_of,
     compute_dtype,
-    reference_of,
     relative_error,
-    training,
 )
 
 if TYPE_CHECKING:
@@ -41,7 +37,6 @@ SEEN = 8
 """Columns of a result of which the loss is the mean square."""
 TOLERANCE = 2e-2
 """Of an MLP in bf16 whose parts are added in bf16."""
-MIB = 1 << 20
 
 
 def unchanged(x: Tensor, group: Any) -> Tensor:
@@ -55,8 +50,7 @@ def require_point_to_point(device: str) -> None:
 
     if device != "cuda":
         raise NeedsGpu(
-            "it sends through symmetric memory: several_gpus/tensor_sequence "
-            "runs here"
+            "it sends through symmetric memory: several_gpus/tensor_sequence runs here"
         )
     from torch._C._autograd import DeviceType
     from torch._C._distributed_c10d import _SymmetricMemory
@@ -64,8 +58,7 @@ def require_point_to_point(device: str) -> None:
     place = torch.cuda.current_device()
     if _SymmetricMemory.has_multicast_support(DeviceType.CUDA, place):
         raise RuntimeError(
-            "symmetric memory has multicast here; set "
-            "TORCH_SYMM_MEM_DISABLE_MULTICAST=1"
+            "symmetric memory has multicast here; set TORCH_SYMM_MEM_DISABLE_MULTICAST=1"
         )
 
 
@@ -259,88 +252,12 @@ def checked(result: Tensor, expected: Tensor) -> float:
     return error
 
 
-def rates(device: str, large: int) -> dict[str, Any]:
-    """A product of (large, large) factors, and an all-reduce of 64 MiB.
-
-    Returns {"flops", "bytes": of the array, "us": {"matmul": samples,
-    "all_reduce": samples}}.
-    """
-    import torch
-    import torch.distributed as dist
-
-    dtype = compute_dtype(device)
-    a, b = torch.randn(2, large, large, device=device).to(dtype)
-    array = torch.zeros(64 * MIB // dtype.itemsize, device=device, dtype=dtype)
-    steps = {
-        "matmul": lambda: a @ b,
-        "all_reduce": lambda: dist.all_reduce(array),
-    }
-    timed = times_us(
-        {name: repeated(step, device, 1) for name, step in steps.items()},
-        device,
-    )
-    return {"flops": 2 * large**3, "bytes": array.nbytes, "us": timed}
-
-
-def on_mesh(
-    device: str,
-    rank: int,
-    world: int,
-    layers: int,
-    dim: int,
-    hidden: int,
-    batch: int,
-    tokens: int,
-    extra: int,
-) -> Loop:
-    """Training of a stack on a grid of ranks: each row of the grid splits the
-    layers, each column shards the weights that are left. The last rank
-    multiplies `extra` more matrices in each forward."""
-    import torch
-    from torch.distributed.device_mesh import init_device_mesh
-
-    from snippets.several_gpus import sharded, tensor_parallel
-    from snippets.several_gpus.blocks import build
-
-    # --8<-- [start:mesh]
-    grid = init_device_mesh(
-        device, (2, world // 2), mesh_dim_names=("data", "tensor")
-    )
-    model = build(layers, dim, hidden, device)
-    plan = tensor_parallel.PLANS["reduced"]
-    tensor_parallel.split(model, grid["tensor"].get_group(), *plan)
-    sharded.per_block(model, grid["data"], compute_dtype(device))
-    # --8<-- [end:mesh]
-    if extra and rank == world - 1:
-        spare = torch.randn(2 * dim, 2 * dim, device=device)
-        spare = spare.to(compute_dtype(device))
-
-        def more(*_: Any) -> None:
-            for _index in range(extra):
-                spare @ spare
-
-        model.register_forward_pre_hook(more)
-    sizes = (layers, dim, hidden, batch, tokens)
-    batches = batches_of(grid.get_local_rank("data"), sizes, device)
-    return Loop(
-        losses=training(model, adamw(model, device), batches),
-        reference=reference_of(sizes, range(2), device),
-    )
-
-
 FORWARD: Parameters = {"layers": 4, "dim": 4096, "hidden": 14336, "rows": 8192}
-MESH: Parameters = {
-    "layers": 2,
-    "dim": 4096,
-    "hidden": 14336,
-    "batch": 4,
-    "tokens": 1024,
-}
 
 
 def experiments() -> Iterator[Experiment]:
-    """Loops of the variants on two GPUs, a mesh of four, and the probes of
-    rows and of a decoder's tokens on both."""
+    """Loops of the variants on two GPUs, and the probe of rows on two and
+    four."""
     for variant in VARIANTS:
         yield Experiment(
             chapter="several_gpus",
@@ -351,17 +268,6 @@ def experiments() -> Iterator[Experiment]:
             parameters=FORWARD,
             loop=functools.partial(forward, variant=variant),
             work=forward_work,
-        )
-    for name, extra in (("mesh_even", 0), ("mesh_late", 12)):
-        yield Experiment(
-            chapter="several_gpus",
-            name=name,
-            label="step",
-            group="mesh",
-            gpus=4,
-            parameters=MESH,
-            loop=functools.partial(on_mesh, extra=extra),
-            work=training_work,
         )
     for gpus in (2, 4):
         yield Experiment(
@@ -376,13 +282,6 @@ def experiments() -> Iterator[Experiment]:
             },
             probe=mlp_rows,
         )
-        yield Experiment(
-            chapter="several_gpus",
-            name=f"decode_on_{gpus}",
-            gpus=gpus,
-            parameters={"sizes": "1.1b,8b", "context": 512},
-            probe=decode,
-        )
 
 
-EXPERIMENTS = tuple(experiments())
+EXPERIMENTS = (*experiments(), *decoding.EXPERIMENTS, *mesh.EXPERIMENTS)

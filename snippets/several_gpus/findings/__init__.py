@@ -1,5 +1,15 @@
 """The figures and claims of the chapter several_gpus."""
 
-from snippets.several_gpus.findings import beside, data_parallel, faults, link, pipeline, sharded, tensor_parallel
+from snippets.several_gpus.findings import (
+    beside,
+    data_parallel,
+    decoding,
+    faults,
+    link,
+    mesh,
+    pipeline,
+    sharded,
+    tensor_parallel,
+)
 
-PARTS = (link, data_parallel, beside, sharded, tensor_parallel, pipeline, faults)
+PARTS = (link, data_parallel, beside, sharded, tensor_parallel, decoding, mesh, pipeline, faults)

@@ -1,4 +1,4 @@
-"""Tensor parallel: the ratio of transfer to compute, overlap, a decoder's tokens, and a mesh."""
+"""Tensor parallel layers: the ratio of transfer to compute, and what overlap gains."""
 
 from __future__ import annotations
 
@@ -12,18 +12,15 @@ from snippets.lab.finding import (
     Device,
     Figure,
     Measure,
-    NotTimed,
     at_least,
     at_most,
     between,
     claim,
-    compare_ranks,
     equals,
-    paired_ratio,
     unpaired_ratio,
 )
-from snippets.lab.finding.probed import entry, rate, ratio, time
-from snippets.lab.page import rank_bars, show as show, timeline
+from snippets.lab.finding.probed import entry, ratio
+from snippets.lab.page import show as show, timeline
 from snippets.several_gpus.findings.measured import changed, parameter, sent_bytes
 from snippets.several_gpus.findings.sharded import bus_rate, product_rate
 
@@ -34,18 +31,11 @@ HEADINGS = {
     "sequence": "in sequence parts",
     "overlapped": "overlapped",
 }
-LATE = 3
-"""The rank with more work in the late mesh."""
 
 
 def rows_on(gpus: int) -> str:
     """The probe of rows on so many GPUs."""
     return f"several_gpus/tensor_rows_on_{gpus}"
-
-
-def decode_on(gpus: int) -> str:
-    """The probe of a decoder's tokens on so many GPUs."""
-    return f"several_gpus/decode_on_{gpus}"
 
 
 def predicted_ratio(device: Device, gpus: int, width: str) -> Figure:
@@ -132,99 +122,6 @@ def overlap_of_few_rows(device: Device) -> Figure:
     return way_over(device, 2, LARGE, "128", "overlapped", "sequence")
 
 
-def token(device: Device, gpus: int, size: str, way: str) -> Figure:
-    """The time of a decoder's token: on `one` GPU, or on all with a kind of sum."""
-    return time(device, decode_on(gpus), "sizes", size, "us", way)
-
-
-def sums(device: Device, gpus: int, size: str, way: str) -> Figure:
-    """The time of all sums of a token, alone."""
-    return time(device, decode_on(gpus), "sizes", size, "sums_us", way)
-
-
-def token_over_one(device: Device, gpus: int, size: str, way: str) -> Figure:
-    """A token on several GPUs over a token on one, in pairs."""
-    keys = ("sizes", size, "us")
-    return ratio(device, decode_on(gpus), (*keys, way), (*keys, "one"))
-
-
-def read_rate(device: Device, gpus: int) -> Figure:
-    """The rate of reading a large array."""
-    probe = decode_on(gpus)
-    return rate(entry(device, probe, "read", "bytes"), time(device, probe, "read", "us"), "bytes/s")
-
-
-def saved_reading(device: Device, gpus: int, size: str) -> Figure:
-    """The time of reading what a token's GPU leaves to the others."""
-    of_size = entry(device, decode_on(gpus), "sizes", size)
-    left = (of_size["bytes"] - of_size["whole_bytes"]) * (1 - 1 / gpus)
-    per_s = read_rate(device, gpus)
-    return Figure(1e6 * left / per_s.number, "us", origin=per_s.origin)
-
-
-def predicted_token(device: Device, gpus: int, size: str, way: str) -> Figure:
-    """A token on one GPU, less what the others read, plus its sums."""
-    one, saved, added = (
-        token(device, gpus, size, "one"),
-        saved_reading(device, gpus, size),
-        sums(device, gpus, size, way),
-    )
-    return Figure(one.number - saved.number + added.number, "us", origin=f"{one.origin}; {added.origin}")
-
-
-@claim("SG60", at_least(1), scope="timing")
-def small_decoder(device: Device) -> Figure:
-    """Split over two GPUs with NCCL's sums, a token of the decoder of 1.1 billion weights takes longer than on one."""
-    return token_over_one(device, 2, "1.1b", "nccl")
-
-
-@claim("SG61", at_most(0.8), scope="timing")
-def one_shot_sums(device: Device) -> Figure:
-    """On two GPUs, one-shot sums of one token's hidden state take at most 0.8 of the time of NCCL's."""
-    keys = ("sizes", "8b", "sums_us")
-    return ratio(device, decode_on(2), (*keys, "one_shot"), (*keys, "nccl"))
-
-
-@claim("SG62", at_most(0.85), scope="timing")
-def large_decoder(device: Device) -> Figure:
-    """Split over two GPUs with one-shot sums, a token of the decoder of 8 billion weights takes at most 0.85 of its
-    time on one."""
-    return token_over_one(device, 2, "8b", "one_shot")
-
-
-@claim("SG63", at_most(1), scope="timing")
-def four_over_two(device: Device) -> Figure:
-    """With one-shot sums, a token of the decoder of 8 billion weights takes no longer on four GPUs than on two."""
-    return unpaired_ratio(*(token(device, gpus, "8b", "one_shot") for gpus in (4, 2)))
-
-
-@claim("SG64", between(0.8, 1.2), scope="timing")
-def token_as_predicted(device: Device) -> Figure:
-    """On two GPUs with NCCL's sums, a token of the decoder of 8 billion weights takes within 20 % of its prediction."""
-    return unpaired_ratio(token(device, 2, "8b", "nccl"), predicted_token(device, 2, "8b", "nccl"))
-
-
-def late_over_even(device: Device) -> Figure:
-    """A step of the mesh with a late rank over a step without."""
-    return paired_ratio(device["several_gpus/mesh_late"], device["several_gpus/mesh_even"], "iteration")
-
-
-@claim("SG65", at_least(1.05), scope="timing")
-def late_mesh(device: Device) -> Figure:
-    """In a mesh of two by two, more work on one rank makes the step of all ranks at least 5 % longer."""
-    return late_over_even(device)
-
-
-@claim("SG66", equals(LATE))
-def who_is_late(device: Device) -> Figure:
-    """In the trace of the late mesh, the tool names the rank with more work as the late rank."""
-    run = device["several_gpus/mesh_late"]
-    late = compare_ranks(run).straggler
-    if late is None:
-        raise NotTimed(f"{run.id} on {device.name}: no rank is late in its trace")
-    return Figure(late.rank, origin=f"{run.origin}, in its trace")
-
-
 def ratio_table(device: Device) -> Html:
     """The predicted and the measured ratios, by rows."""
     counts = sorted(entry(device, rows_on(2), "widths", LARGE), key=int)
@@ -259,37 +156,10 @@ def way_lines(device: Device) -> Html:
     )
 
 
-def mesh_ranks(device: Device) -> Html:
-    """What each GPU of the mesh does in a step, without and with a late rank."""
-    shown = {"even": "several_gpus/mesh_even", "more work on rank 3": "several_gpus/mesh_late"}
-    return rank_bars(device, shown, "A step on a mesh of two by two")
-
-
 def lanes(device: Device) -> Html:
     """The three ways on one GPU."""
     shown = {HEADINGS[name]: f"several_gpus/tensor_{name}" for name in ("reduced", "sequence", "overlapped")}
     return timeline(device, shown, "Four MLP blocks split over two GPUs, on one of them")
-
-
-def token_table(device: Device) -> Html:
-    """Tokens of both decoders on one, two and four GPUs, measured and predicted."""
-    rows: list[list[Cell]] = []
-    for gpus in (2, 4):
-        if not device[decode_on(gpus)].is_recorded:
-            continue
-        for size in entry(device, decode_on(gpus), "sizes"):
-            one = token(device, gpus, size, "one")
-            for way in entry(device, decode_on(gpus), "sizes", size, "sums_us"):
-                shown = (
-                    one,
-                    saved_reading(device, gpus, size),
-                    sums(device, gpus, size, way),
-                    predicted_token(device, gpus, size, way),
-                    token(device, gpus, size, way),
-                )
-                rows.append([f"{size}, {gpus} GPUs, {way.replace('_', '-')}", *map(figure_cell, shown)])
-    head = ["decoder", "on one GPU", "reading saved", "its sums alone", "predicted", "measured"]
-    return table("A token of a decoder that is split over GPUs", head, rows)
 
 
 FIGURES: Mapping[str, Measure] = {
@@ -302,16 +172,4 @@ FIGURES: Mapping[str, Measure] = {
     "tensor_overlapped_8192": lambda device: way_over(device, 2, LARGE, "8192", "overlapped", "sequence"),
     "tensor_overlapped_128": lambda device: way_over(device, 2, LARGE, "128", "overlapped", "sequence"),
     "tensor_sequence": lambda device: way_over(device, 2, LARGE, "8192", "sequence", "reduced"),
-    "decode_small_nccl": lambda device: token_over_one(device, 2, "1.1b", "nccl"),
-    "decode_large_nccl": lambda device: token_over_one(device, 2, "8b", "nccl"),
-    "decode_large_one_shot": lambda device: token_over_one(device, 2, "8b", "one_shot"),
-    "decode_sum_nccl": lambda device: changed(
-        sums(device, 2, "8b", "nccl"), 1 / (2 * entry(device, decode_on(2), "sizes", "8b", "layers"))
-    ),
-    "decode_sum_one_shot": lambda device: changed(
-        sums(device, 2, "8b", "one_shot"), 1 / (2 * entry(device, decode_on(2), "sizes", "8b", "layers"))
-    ),
-    "mesh_even_us": lambda device: device["several_gpus/mesh_even"].time("iteration"),
-    "mesh_late_us": lambda device: device["several_gpus/mesh_late"].time("iteration"),
-    "mesh_late_over_even": late_over_even,
 }

@@ -15,7 +15,7 @@ from snippets.lab.finding.book import figure, find_claim, judge
 from snippets.lab.finding.claim import Claim
 from snippets.lab.finding.device import Device
 from snippets.several_gpus.experiments import pipeline as stages, sharded as shards, tensor_parallel as tensors
-from snippets.several_gpus.findings import pipeline, sharded, tensor_parallel
+from snippets.several_gpus.findings import decoding, mesh, pipeline, sharded, tensor_parallel
 from tests.chapters.several_gpus import shard_samples as made
 from tests.lab.sample_recordings import save_samples
 
@@ -88,7 +88,7 @@ def test_a_claim_flips_when_what_it_is_about_changes(
 
 
 def test_every_claim_can_flip() -> None:
-    parts = (sharded, tensor_parallel, pipeline)
+    parts = (sharded, tensor_parallel, decoding, mesh, pipeline)
     claims = {value.id for part in parts for value in vars(part).values() if isinstance(value, Claim)}
     assert claims == {claim_id for claim_id, _ in FLIPS}
 
@@ -135,12 +135,12 @@ def test_every_piece_shows_the_samples(device: Device) -> None:
         *(
             tensor_parallel.ratio_table,
             tensor_parallel.way_lines,
-            tensor_parallel.mesh_ranks,
+            mesh.mesh_ranks,
             tensor_parallel.lanes,
-            tensor_parallel.token_table,
+            decoding.token_table,
         ),
         *(pipeline.bubble_table, pipeline.ranks, pipeline.lanes),
     ]
     assert [piece for piece in pieces if not re.search("<(table|figure)", piece(device))] == []
-    for part in (sharded, tensor_parallel, pipeline):
+    for part in (sharded, tensor_parallel, decoding, mesh, pipeline):
         assert all(measure(device).text for measure in part.FIGURES.values())

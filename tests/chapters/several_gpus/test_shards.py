@@ -19,7 +19,16 @@ from snippets.lab.capture.ranks import run_ranks
 from snippets.lab.experiment import Loop, NeedsGpu
 from snippets.several_gpus import pipeline as pipelines, sharded as shards, tensor_parallel as tensors
 from snippets.several_gpus.blocks import MLPBlock, build, loss_of, parameters_of_block
-from snippets.several_gpus.experiments import EXPERIMENTS, clocks, decoding, pipeline, sharded, stacks, tensor_parallel
+from snippets.several_gpus.experiments import (
+    EXPERIMENTS,
+    clocks,
+    decoding,
+    mesh,
+    pipeline,
+    sharded,
+    stacks,
+    tensor_parallel,
+)
 
 STEP = {"layers": 2, "dim": 128, "hidden": 96, "batch": 2, "tokens": 4}
 FORWARD = {"layers": 2, "dim": 32, "hidden": 48, "rows": 6}
@@ -34,8 +43,8 @@ LOOPS: dict[int, dict[str, Case]] = {
         "two micro-batches": (pipeline.pipelined, {**STEP, "micro_batches": 2}),
     },
     4: {
-        "an even mesh": (tensor_parallel.on_mesh, {**STEP, "extra": 0}),
-        "a mesh with a late rank": (tensor_parallel.on_mesh, {**STEP, "extra": 1}),
+        "an even mesh": (mesh.on_mesh, {**STEP, "extra": 0}),
+        "a mesh with a late rank": (mesh.on_mesh, {**STEP, "extra": 1}),
         "four stages": (pipeline.pipelined, {**STEP, "layers": 4, "micro_batches": 2}),
     },
 }
