@@ -2,6 +2,7 @@
 
 from snippets.several_gpus.findings import (
     beside,
+    collective_rows,
     data_parallel,
     decoding,
     faults,
@@ -12,4 +13,15 @@ from snippets.several_gpus.findings import (
     tensor_parallel,
 )
 
-PARTS = (link, data_parallel, beside, sharded, tensor_parallel, decoding, mesh, pipeline, faults)
+PARTS = (
+    link,
+    data_parallel,
+    beside,
+    collective_rows,
+    sharded,
+    tensor_parallel,
+    decoding,
+    mesh,
+    pipeline,
+    faults,
+)

@@ -29,7 +29,7 @@ from snippets.lab.finding import (
     unpaired_ratio,
 )
 from snippets.lab.finding.probed import difference, entry, rate, ratio, time
-from snippets.lab.page import Computation, floor_bars, prediction as prediction, show as show, timeline
+from snippets.lab.page import Computation, floor_bars, prediction as prediction, rank_bars, show as show
 from snippets.several_gpus.findings.link import largest_bus, sent_share
 
 RUNGS = {
@@ -259,13 +259,13 @@ def ladder_table(device: Device) -> Html:
     return table("The rungs in numbers, on two GPUs", head, rows)
 
 
-def rungs_on_the_axis(device: Device) -> Html:
-    """The traces of two rungs, one step each."""
+def ranks_of_rungs(device: Device) -> Html:
+    """The parts of each rank's step, with one bucket and with buckets in backward."""
     variants = {
-        "one bucket": "several_gpus/one_bucket",
+        "one bucket after backward": "several_gpus/one_bucket",
         "buckets in backward": "several_gpus/buckets_in_backward",
     }
-    return timeline(device, variants, "A step of rank 0 with one bucket after backward, and with buckets in backward")
+    return rank_bars(device, variants, "Where a step of each rank goes, in the trace")
 
 
 def tokens_chart(device: Device) -> Html:
@@ -303,13 +303,19 @@ def tokens_table(device: Device) -> Html:
 def options_table(device: Device) -> Html:
     """Options of DistributedDataParallel: time, buckets, and the memory that gradients and buckets hold."""
     rows: list[list[Cell]] = []
-    for name in entry(device, OPTIONS, "variants"):
+    for name in sorted(entry(device, OPTIONS, "variants"), key=_option_order):
         sent = entry(device, OPTIONS, "variants", name, "buckets")
         ends = [format_value(sent[index], "bytes") for index in (0, -1)]
         us = time(device, OPTIONS, "variants", name, "us")
         rows.append([name, figure_cell(us), f"{len(sent)}", *ends, figure_cell(held_bytes(device, name))])
     head = ["option", "a step", "buckets", "first bucket", "last bucket", "gradients and buckets"]
     return table("DistributedDataParallel with 2,048 tokens of each rank, on two GPUs", head, rows)
+
+
+def _option_order(name: str) -> tuple[bool, int, str]:
+    """Limits of buckets from small to large, and then the other options by name."""
+    option, _, limit = name.partition("=")
+    return not limit, int(limit or 0), option
 
 
 def accumulation_table(device: Device) -> Html:
