@@ -119,6 +119,7 @@ def lanes(device: Device) -> Html:
 
 
 FIGURES: Mapping[str, Measure] = {
+    "bubble_2_8": lambda device: bubble(device, 2, 8),
     "bubble_2_4": lambda device: bubble(device, 2, 4),
     "bubble_2_16": lambda device: bubble(device, 2, 16),
     "bubble_4_8": lambda device: bubble(device, 4, 8),

@@ -58,6 +58,12 @@ def as_predicted(device: Device, gpus: int, width: str) -> Figure:
     return unpaired_ratio(measured_ratio(device, gpus, width), predicted_ratio(device, gpus, width))
 
 
+def even_width(device: Device) -> Figure:
+    """The hidden width at which an MLP's all-reduce takes as long as its products on two GPUs, by the formula."""
+    flops, sent = product_rate(device, rows_on(2)), bus_rate(device, rows_on(2))
+    return Figure(round(2 * flops.number / (3 * sent.number)), origin=f"{flops.origin}; {sent.origin}")
+
+
 @claim("SG51", between(0.7, 1.4), scope="timing")
 def large_as_predicted(device: Device) -> Figure:
     """On two GPUs with 8,192 rows, the all-reduce of an MLP of 14,336 adds 0.7 to 1.4 times the predicted share."""
@@ -163,6 +169,8 @@ def lanes(device: Device) -> Html:
 
 
 FIGURES: Mapping[str, Measure] = {
+    "tensor_even_width": even_width,
+    "tensor_measured_book_2": lambda device: measured_ratio(device, 2, BOOK),
     "product_rate_4": lambda device: product_rate(device, rows_on(4)),
     "bus_rate_4": lambda device: bus_rate(device, rows_on(4)),
     "tensor_ratio_large_2": lambda device: predicted_ratio(device, 2, LARGE),
