@@ -14,7 +14,7 @@ from snippets.lab.recording.shape import plain_shape
 MEASURED_OF_EXPERIMENT = ("Work", "Subject", "copy_subject", "matmul_subject", "Schedule")
 PINNED = {
     "capture/__init__.py": "3d0780d27efe5b45",
-    "capture/agreement.py": "fd60f87bb4f79f2f",
+    "capture/agreement.py": "fca65932a9386ce6",
     "capture/ceilings.py": "5063e2917509188a",
     "capture/checking.py": "8f0b2b2135296491",
     "capture/cpu.py": "8bcf580adb6fc1cc",
