@@ -16,7 +16,6 @@ from snippets.lab.experiment import (
     Work,
     WrongAnswer,
 )
-from snippets.several_gpus.experiments import decoding, mesh
 from snippets.several_gpus.experiments.clocks import (
     numbers,
     repeated,
@@ -284,4 +283,4 @@ def experiments() -> Iterator[Experiment]:
         )
 
 
-EXPERIMENTS = (*experiments(), *decoding.EXPERIMENTS, *mesh.EXPERIMENTS)
+EXPERIMENTS = tuple(experiments())

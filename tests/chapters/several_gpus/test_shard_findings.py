@@ -14,7 +14,7 @@ import pytest
 from snippets.lab.finding.book import figure, find_claim, judge
 from snippets.lab.finding.claim import Claim
 from snippets.lab.finding.device import Device
-from snippets.several_gpus.experiments import pipeline as stages, sharded as shards, tensor_parallel as tensors
+from snippets.several_gpus.experiments import DECODING, MESH, PIPELINE, SHARDED, TENSOR_PARALLEL
 from snippets.several_gpus.findings import decoding, mesh, pipeline, sharded, tensor_parallel
 from tests.chapters.several_gpus import shard_samples as made
 from tests.lab.sample_recordings import save_samples
@@ -39,7 +39,7 @@ def status(device: Device, claim_id: str) -> str:
 
 
 def test_each_experiment_has_a_sample() -> None:
-    listed = (*shards.EXPERIMENTS, *tensors.EXPERIMENTS, *stages.EXPERIMENTS)
+    listed = (*SHARDED, *TENSOR_PARALLEL, *DECODING, *MESH, *PIPELINE)
     assert {recording.experiment for recording, _ in made.recordings()} == {each.name for each in listed}
 
 
