@@ -188,6 +188,7 @@ def experiments() -> Iterator[Experiment]:
             gpus=gpus,
             parameters={"sizes": "1.1b,8b", "context": 512},
             probe=decode,
+            time_limit_s=240,
         )
 
 

@@ -84,6 +84,7 @@ def experiments() -> Iterator[Experiment]:
             parameters=MESH,
             loop=functools.partial(on_mesh, extra=extra),
             work=training_work,
+            time_limit_s=180,
         )
 
 

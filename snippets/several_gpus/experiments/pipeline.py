@@ -164,6 +164,7 @@ def experiments() -> Iterator[Experiment]:
             parameters={**STACK, "batch": 8},
             loop=functools.partial(pipelined, micro_batches=count),
             work=training_work,
+            time_limit_s=180,
         )
     for gpus in (2, 4):
         yield Experiment(

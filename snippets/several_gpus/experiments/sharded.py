@@ -201,6 +201,7 @@ def experiments() -> Iterator[Experiment]:
             parameters=STEP,
             loop=functools.partial(trained, variant=variant),
             work=training_work,
+            time_limit_s=180,
         )
     yield Experiment(
         chapter="several_gpus",
