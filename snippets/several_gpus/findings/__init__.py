@@ -4,11 +4,24 @@ from snippets.several_gpus.findings import (
     beside,
     collective_rows,
     data_parallel,
+    decoding,
     faults,
     link,
+    mesh,
     pipeline,
     sharded,
     tensor_parallel,
 )
 
-PARTS = (link, data_parallel, beside, collective_rows, sharded, tensor_parallel, pipeline, faults)
+PARTS = (
+    link,
+    data_parallel,
+    beside,
+    collective_rows,
+    sharded,
+    tensor_parallel,
+    decoding,
+    mesh,
+    pipeline,
+    faults,
+)
