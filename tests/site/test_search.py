@@ -101,7 +101,7 @@ ASKED = {
     "compare two traces": "your_trace/#did-a-change-make-it-faster",
     "performance regression CI": "your_trace/#did-a-change-make-it-faster",
     "NCCL overlap": "your_trace/#which-rank-is-late",
-    "prefetch_factor": "#what-do-you-see",
+    "prefetch_factor": "training_step_faults/#a-loader-that-stalls",
 }
 """What people ask in their own words -> the section that answers, among the first three."""
 FIRST_RESULTS = 3
