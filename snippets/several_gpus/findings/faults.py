@@ -1,0 +1,3 @@
+"""Faults of several GPUs, before and after."""
+
+from __future__ import annotations
