@@ -25,6 +25,7 @@ PINNED = {
     "capture/merging.py": "1e1840ed28056a75",
     "capture/profile_here.py": "d3939380853e25aa",
     "capture/profiling.py": "5cc0516f3e5bd5fe",
+    "capture/ranks.py": "dd88ab2cae09c5c0",
     "capture/recorder.py": "64979eb10198feca",
     "capture/selection.py": "54d112943c317ab2",
     "capture/steady.py": "caf094eccfce0244",
