@@ -1,0 +1,143 @@
+"""The pieces of the page on faults: steps before and after a mend, the rows of every rank, and all faults."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kinetoscope.html import Cell, Html, code, table
+from kinetoscope.trace.communication import collective_kind, collectives, exposed_communication_us
+from kinetoscope.trace.events import Step, TraceError
+from snippets.lab.charts.numbers import figure_cell
+from snippets.lab.experiment import find
+from snippets.lab.finding import Device, Run
+from snippets.lab.finding.fault import Fault
+from snippets.lab.page import mend_diff, show as show, timing_bars
+from snippets.several_gpus.findings.faults import (
+    CHAPTER,
+    FAULTS,
+    LOOPS,
+    nccl_us,
+    of_rank,
+    own_us,
+    profiled,
+    profiled_nccl,
+    ranks_of,
+    speedup,
+)
+
+OPENING = ("uneven", "late", "one_bucket", "root_only")
+KINDS: Mapping[str, str] = {
+    "allreduce": "all-reduces",
+    "allgather": "all-gathers",
+    "reducescatter": "reduce-scatters",
+}
+"""Kind of a collective -> heading of its count."""
+
+
+def opening(device: Device) -> Html:
+    """A step of four faults' loops, before and after the mend."""
+    groups = {
+        FAULTS[name].title: {
+            label: device[loop].timing("iteration")
+            for label, loop in zip(("before", "after"), FAULTS[name].loops, strict=True)
+        }
+        for name in OPENING
+    }
+    caption = "A step of two GPUs with one of four faults, before and after its mend"
+    return timing_bars(device, groups, caption, axis="time of a step")
+
+
+def bars(device: Device, name: str) -> Html:
+    """A step of a fault's loops, before and after the mend, and of a mend that is none."""
+    runs = {label: device[loop].timing("iteration") for label, loop in LOOPS[name].items()}
+    caption = f"{FAULTS[name].title}: before and after"
+    return timing_bars(device, {FAULTS[name].title: runs}, caption, axis="time of a step")
+
+
+def mend(device: Device, before: str, after: str) -> Html:
+    """A mend as a diff of two of the chapter's functions; the same for every device."""
+    return mend_diff(device, CHAPTER, before, after)
+
+
+def ranks(device: Device, name: str) -> Html:
+    """What each rank's GPU does in a step of a fault's loops."""
+    rows: list[list[Cell]] = []
+    for label, loop in LOOPS[name].items():
+        run = device[loop]
+        for rank in ranks_of(run):
+            figures = [of_rank(run, rank, of) for of in (own_us, nccl_us, exposed_communication_us)]
+            rows.append([f"{label}, {rank}", *map(figure_cell, figures)])
+    head = ["loop and rank", "own kernels", "NCCL, waiting included", "NCCL alone on the GPU"]
+    return table(f"{FAULTS[name].title}: the GPU's time in a recorded step, rank by rank", head, rows)
+
+
+def counts(device: Device, name: str) -> Html:
+    """The collectives of a step of a fault's loops, by kind; the same on each rank."""
+    rows: list[list[Cell]] = []
+    for label, loop in LOOPS[name].items():
+        run = device[loop]
+        ranks_of(run)
+        rows.append([label, *(_count(run, kind) for kind in KINDS)])
+    return table(f"{FAULTS[name].title}: collectives of a step", ["loop", *KINDS.values()], rows)
+
+
+def _count(run: Run, kind: str) -> Cell:
+    def number(step: Step) -> int:
+        return sum(collective_kind(each) == kind for each in collectives(step))
+
+    return figure_cell(run.per_step(number))
+
+
+def profilers(device: Device) -> Html:
+    """A step with a profiler on no rank, on rank 0 alone, and on each rank."""
+    rows: list[list[Cell]] = [
+        ["no rank", figure_cell(profiled(device, "none")), None, None],
+        ["rank 0", figure_cell(profiled(device, "rank 0")), figure_cell(profiled_nccl(device, "rank 0", 0)), None],
+        [
+            "each rank",
+            figure_cell(profiled(device, "all")),
+            *(figure_cell(profiled_nccl(device, "all", rank)) for rank in (0, 1)),
+        ],
+    ]
+    head = ["profiler on", "time of a step", "NCCL time of rank 0", "NCCL time of rank 1"]
+    return table(
+        "A small step with profilers: wall time of the slowest rank, and what the profiles say of NCCL", head, rows
+    )
+
+
+def all_faults(device: Device) -> Html:
+    """Every fault: a step before and after, how many times as fast, the ceiling of its rule."""
+    rows: list[list[Cell]] = []
+    for fault in FAULTS.values():
+        before, after = (device[loop].time("iteration") for loop in fault.loops)
+        cells = map(figure_cell, (before, after, speedup(device, fault.name)))
+        rows.append([fault.title, *cells, *_rule_cells(device, fault)])
+    head = ["fault", "before", "after", "times as fast", "rule", "its ceiling"]
+    return table("Ten faults of training on two GPUs, and what mending each one bought", head, rows)
+
+
+def _rule_cells(device: Device, fault: Fault) -> list[Cell]:
+    if not fault.rule:
+        return [None, None]
+    try:
+        return [code(fault.rule), figure_cell(fault.ceiling(device))]
+    except TraceError:
+        return [code(fault.rule), None]
+
+
+SIZES: Mapping[str, str] = {
+    "width": "width",
+    "blocks": "blocks",
+    "batch": "sequences of a rank",
+    "seq": "tokens of a sequence",
+}
+"""Parameter of a loop -> what the page calls it."""
+
+
+def sizes(device: Device) -> Html:
+    """The sizes of each fault's loops; the same for every device."""
+    rows: list[list[Cell]] = []
+    for fault in FAULTS.values():
+        (own,) = (loop.parameters for loop in find(fault.loops[0]))
+        rows.append([fault.title, *(f"{own[key]:,}" for key in SIZES)])
+    return table("Sizes of the loops with faults", ["fault", *SIZES.values()], rows)
