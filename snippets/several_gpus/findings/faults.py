@@ -287,6 +287,12 @@ root_only_ceiling = within_ceiling("SF27", "root_only", "Sharding each block")
 root_only_speedup = faster("SF28", "root_only", 1.03, "Sharding each block")
 
 
+def _times(count: float, other: float) -> float:
+    """How many times one count is another: a whole number where it is one."""
+    times = count / other if other else math.inf
+    return int(times) if times.is_integer() else times
+
+
 @claim("SF29", equals(1))
 def root_only_gathers(device: Device) -> Figure:
     """FSDP around the whole model alone gathers all weights in one all-gather."""
@@ -298,21 +304,21 @@ def gathers_per_block(device: Device) -> Figure:
     """FSDP around each block gathers the block's weights twice: for forward and for backward."""
     gathers = calls(device, "fsdp_after", "allgather")
     (loop,) = find(f"{CHAPTER}/fsdp_after")
-    return derived(gathers.number / int(loop.parameters["blocks"]), gathers)
+    return derived(_times(gathers.number, int(loop.parameters["blocks"])), gathers)
 
 
 @claim("SF31", equals(4))
 def no_sync_calls(device: Device) -> Figure:
     """Without no_sync, a step of four micro-batches has four times the all-reduces of a step with it."""
     before, after = calls(device, "no_sync_before", "allreduce"), calls(device, "no_sync_after", "allreduce")
-    return derived(before.number / after.number, before, after)
+    return derived(_times(before.number, after.number), before, after)
 
 
 @claim("SF32", equals(1))
 def no_sync_too_late(device: Device) -> Figure:
     """no_sync around backward alone has as many all-reduces as no no_sync at all."""
     late, before = calls(device, "no_sync_backward", "allreduce"), calls(device, "no_sync_before", "allreduce")
-    return derived(late.number / before.number, late, before)
+    return derived(_times(late.number, before.number), late, before)
 
 
 no_sync_speedup = faster(
