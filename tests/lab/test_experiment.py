@@ -242,7 +242,7 @@ def test_chapters_are_found_by_their_folders() -> None:
     assert {"devices", "linear", "matmul_add", "mlp"} <= set(chapters())
     assert list(chapters()) == sorted(chapters())
     assert "lab" not in chapters()
-    assert chapters("tests.lab.broken") == ("faults", "gpu_faults", "hang", "loops")
+    assert chapters("tests.lab.broken") == ("faults", "gpu_faults", "hang", "loops", "ranks")
     assert package_folder("tests.lab.broken") == PROJECT / "tests" / "lab" / "broken"
 
 

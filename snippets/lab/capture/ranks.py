@@ -23,7 +23,7 @@ NO_MULTICAST = {"NCCL_NVLS_ENABLE": "0", "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1"
 """NVLink multicast stays off: a program that uses it and dies can leave the GPUs of its host out of order."""
 GRACE_S = 0.5
 """After a rank's failure, the others may report theirs for this long: the earliest is the cause."""
-PRELOADED = ["torch.distributed"]
+PRELOADED = ["torch.distributed", "torch._dynamo"]
 """By the server that forks ranks."""
 
 

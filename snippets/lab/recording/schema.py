@@ -176,6 +176,10 @@ class Environment(msgspec.Struct, frozen=True):
     """`before`, `during` and `after` timing: NVML's reasons for a lowered clock."""
     other_processes: tuple[str, ...] = ()
     """Names of other programs on the GPU; the timings are then disturbed."""
+    gpus: int = 1
+    """The GPUs that the experiment used, of the same kind; driver, clocks and power are those of rank 0's."""
+    link: str = ""
+    """Between several GPUs, as the first one's driver tells: `NVLink 4.0, 18 links, peer access`."""
 
 
 class Recording(msgspec.Struct, frozen=True):

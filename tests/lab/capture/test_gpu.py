@@ -108,6 +108,15 @@ class TestSettings:
     def test_each_may_be_missing(self, lacks: str, changed: dict[str, Any]) -> None:
         assert opened(Card("GPU-a", lacks=lacks)).circumstances() == {**SETTINGS, **changed}
 
+    def test_active_links(self) -> None:
+        def links(*states: int, lacks: str = "") -> str:
+            return open_gpu(FakeNvml(Card("GPU-a", nvlinks=states, lacks=lacks)), "0", str).nvlink()
+
+        assert links(*[1] * 18) == "NVLink 4.0, 18 links"
+        assert links(0, 1) == "NVLink 4.0, 1 link"
+        assert (links(), links(0, 0)) == ("", "")
+        assert links(1, lacks="NvLinkVersion") == "NVLink, 1 link"
+
     def test_no_gpu(self) -> None:
         gpu = Gpu()
         assert (bool(gpu), gpu.uuid, gpu.reading(), gpu.processes()) == (False, "", Reading(), {})
