@@ -11,6 +11,8 @@ from torch import nn
 
 # --8<-- [start:model]
 class Block(nn.Module):
+    """A norm and an MLP; the input is added to their result."""
+
     def __init__(self, width):
         super().__init__()
         self.norm = nn.LayerNorm(width)
