@@ -82,11 +82,11 @@ def late_before(device, rank, world, width, blocks, seq, batch):
     model = DistributedDataParallel(make_model(device, width, blocks))
     optimizer = make_optimizer(model)
     for x in parts:
-        if rank == 1:
-            time.sleep(LATE_S)
         loss = loss_of(model, x)
         loss.backward()
         update(optimizer)
+        if rank == 1:
+            time.sleep(LATE_S)
         yield loss.detach()
 
 
