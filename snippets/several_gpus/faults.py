@@ -18,9 +18,8 @@ LATE_S = 0.02
 """As long as reading and decoding a batch may take."""
 
 
-# --8<-- [start:parts]
 def dtype_of(device):
-    """CPUs train in float32: gloo reduces no bf16."""
+    """A CPU trains in float32, where tests compare closely."""
     return torch.bfloat16 if device == "cuda" else torch.float32
 
 
@@ -37,6 +36,7 @@ def batches(device, rank, counts, seq, width):
         yield x.split(counts)[rank]
 
 
+# --8<-- [start:train]
 def loss_of(model, x):
     """The mean square of the output stands for any loss."""
     return model(x).float().square().mean()
@@ -60,7 +60,7 @@ def train(model, parts, weight=1.0):
         yield loss.detach()
 
 
-# --8<-- [end:parts]
+# --8<-- [end:train]
 # 1. One rank has more sequences than the others.
 def uneven_before(device, rank, world, width, blocks, seq, batch):
     counts = [batch + batch // 2] + [batch] * (world - 1)
@@ -77,6 +77,7 @@ def uneven_after(device, rank, world, width, blocks, seq, batch):
 
 
 # 2. The CPU of one rank is late: with much work for the GPU, with little.
+# --8<-- [start:late]
 def late_before(device, rank, world, width, blocks, seq, batch):
     parts = batches(device, rank, [batch] * world, seq, width)
     model = DistributedDataParallel(make_model(device, width, blocks))
@@ -88,6 +89,9 @@ def late_before(device, rank, world, width, blocks, seq, batch):
         if rank == 1:
             time.sleep(LATE_S)
         yield loss.detach()
+
+
+# --8<-- [end:late]
 
 
 def late_after(device, rank, world, width, blocks, seq, batch):
