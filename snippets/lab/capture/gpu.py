@@ -158,6 +158,15 @@ def open_gpu(nvml: Any = None, visible: str | None = None, torch_uuid: Callable[
         return Gpu()
 
 
+def open_gpus(count: int, nvml: Any = None, visible: str | None = None) -> list[Gpu]:
+    """The first `count` GPUs of CUDA_VISIBLE_DEVICES, in a process that has not used CUDA; without NVML, no GPUs."""
+    chosen = os.environ.get("CUDA_VISIBLE_DEVICES") if visible is None else visible
+    names = chosen.split(",") if chosen else [str(index) for index in range(count)]
+    if count == 1:
+        return [open_gpu(nvml, visible)]
+    return [open_gpu(nvml, name.strip(), str) for name in names[:count]]
+
+
 def _torch_uuid() -> str:
     """The bare UUID of torch's GPU, or of its MIG slice; empty before torch uses CUDA."""
     if not torch.cuda.is_initialized():

@@ -28,6 +28,8 @@ Group = tuple[Experiment, ...]
 Event = dict[str, Any]
 """`experiment` and `doing`, `experiment` and `failed`, or `finished` with the ids of a group."""
 Clock = Callable[[], float]
+Task = tuple[list[str], str, str, Path, int]
+"""Ids of groups, their package, torch's device, the folder for parts and the number of the process."""
 WORKER = "snippets.lab.capture.worker"
 LONGEST_TEMPORARY_FOLDER = 60
 """The server listens at a socket there, and a socket's path has at most 107 characters."""
@@ -49,11 +51,11 @@ def run_worker(
     each rank: rank 0's events count, the first failure of any rank ends all of them.
     """
     ids = [",".join(experiment.id for experiment in group) for group in batch]
-    arguments = (ids, package, torch_device, folder, number)
+    task = (ids, package, torch_device, folder, number)
     workers: list[Worker] = []
     try:
         for rank, variables in enumerate(_environments(batch[0][0])):
-            workers.append(_start(batch, variables, folder / f"log{rank or ''}", arguments))
+            workers.append(_start(batch, variables, folder / f"log{rank or ''}", task))
         yield from Events(workers, batch, clock).read()
     finally:
         for worker in workers:
@@ -77,12 +79,12 @@ class Worker:
     log: Path
 
 
-def _start(batch: list[Group], variables: dict[str, str], log: Path, arguments: tuple[Any, ...]) -> Worker:
+def _start(batch: list[Group], variables: dict[str, str], log: Path, task: Task) -> Worker:
     context = _context(batch)
     reader, writer = context.Pipe(duplex=False)
     log.write_bytes(b"")
     process: BaseProcess = context.Process(  # type: ignore[attr-defined]
-        target=_work, args=(writer, log, variables, *arguments), daemon=False
+        target=_work, args=(writer, log, variables, task), daemon=False
     )
     process.start()
     writer.close()
@@ -103,7 +105,7 @@ def _context(batch: list[Group]) -> BaseContext:
     return context
 
 
-def _work(writer: Any, log: Path, variables: dict[str, str], *arguments: Any) -> None:
+def _work(writer: Any, log: Path, variables: dict[str, str], task: Task) -> None:
     """Run the worker in a session of its own, with its output in the log and its events as lines in the pipe."""
     os.setsid()
     os.environ.update(variables)
@@ -114,7 +116,7 @@ def _work(writer: Any, log: Path, variables: dict[str, str], *arguments: Any) ->
 
     with os.fdopen(os.dup(writer.fileno()), "w", encoding="utf-8", buffering=1) as events:
         writer.close()
-        work(*arguments, events=events)
+        work(*task, events)
 
 
 class Events:

@@ -19,6 +19,7 @@ JSON_LIMIT_BYTES = 4_000_000
 """The largest of the book has 49,244 bytes."""
 MAX_NESTING = 32
 """Lists and objects within each other in the data of a probe; readers of JSON differ above some hundreds."""
+MAX_GPUS = 64
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -251,6 +252,8 @@ def _problems(recording: Recording) -> Iterator[str]:
     for place, timing in timings_of(recording):
         if not timing.agrees_with_samples:
             yield f"{place} contradicts its own samples"
+    if not 1 <= recording.environment.gpus <= MAX_GPUS:
+        yield f"it has {recording.environment.gpus} GPUs"
     if recording.trace_sha256 and not (recording.has_trace and _SHA256.fullmatch(recording.trace_sha256)):
         yield "trace_sha256 is not the digest of a trace"
     level: list[Any] = [recording.data]
