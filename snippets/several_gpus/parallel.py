@@ -77,7 +77,8 @@ def one_bucket(model):
 def fill_buckets(parameters, bucket_bytes):
     """Parameters in the order in which backward reaches them, cut where a
     bucket is full. No parameter is divided."""
-    buckets, filled = [[]], 0
+    buckets: list[list] = [[]]
+    filled = 0
     for each in reversed(list(parameters)):
         if filled >= bucket_bytes:
             buckets.append([])

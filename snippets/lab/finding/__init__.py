@@ -7,6 +7,7 @@ points.py      the point of a sweep that a selector names
 views.py       a device that notes what is read, and a part of a device
 part.py        one process's samples, or one third of the steps
 measure.py     ratios, shares and extremes that chapters share
+probed.py      times and rates out of what probes returned
 quantities.py  the quantities that every run has, by name
 crossing.py    the size at which one limit of a growing step gives way to another
 band.py        the values for which a claim holds

@@ -166,33 +166,37 @@ def beside(
         properties = torch.cuda.get_device_properties()
         multiprocessors = properties.multi_processor_count
     measure = functools.partial(
-        next_to, instruments, device, product, min(alone["alone_us"])
+        next_to, device, product, min(alone["alone_us"])
     )
+    found = {
+        name: or_reason(functools.partial(measure, transfer))
+        for name, transfer in transfers.items()
+    }
+    for name, transfer in transfers.items():  # the profiler comes last
+        found[name]["blocks"] = blocks_of(instruments, transfer, device)
     return {
         "ranks": world,
         "bytes": size,
         "flops": 2 * matmul_size**3,
         "multiprocessors": multiprocessors,
         **alone,
-        "transfers": {
-            name: or_reason(functools.partial(measure, transfer))
-            for name, transfer in transfers.items()
-        },
+        "transfers": found,
     }
 
 
+def blocks_of(instruments: Instruments, transfer: Step, device: str) -> int:
+    """The blocks of the NCCL kernel of a transfer; 0 if it has none."""
+    kernels = collective_kernels(instruments, transfer, device)
+    return max((math.prod(one["grid"]) for one in kernels), default=0)
+
+
 def next_to(
-    instruments: Instruments,
-    device: str,
-    product: Step,
-    alone_us: float,
-    transfer: Step,
+    device: str, product: Step, alone_us: float, transfer: Step
 ) -> dict[str, Any]:
     """The measurements of one transfer, as `beside` returns them."""
     import torch
 
     side = torch.cuda.Stream() if device == "cuda" else None
-    kernels = collective_kernels(instruments, transfer, device)
     samples = times_us({"us": transfer}, device)
     once_us = min(samples["us"])
     count = math.ceil(MARGIN * PRODUCTS * alone_us / once_us)
@@ -200,17 +204,15 @@ def next_to(
         products_us(product, transfer, side, count, device)
         for _ in range(ROUNDS)
     ]
-    lasted = slowest([float(not outlasted) for _, outlasted in times], device)
+    ended = slowest([float(not outlasted) for _, outlasted in times], device)
     products = max(1, round(once_us / alone_us))
     pairs = {"in_order_us": in_order(product, transfer, products)}
     if side is not None:
         pairs["side_by_side_us"] = pair(product, transfer, side, products)
-    grids = [math.prod(one["grid"]) for one in kernels]
     return {
         **samples,
         "product_us": slowest([us for us, _ in times], device),
-        "outlasted": not any(lasted),
-        "blocks": max(grids, default=0),
+        "outlasted": not any(ended),
         "products": products,
         **times_us(pairs, device),
     }

@@ -242,7 +242,7 @@ def matmul(device: str, rank: int, m: int, k: int, n: int) -> Step:
     return lambda: x @ weight.t()
 
 
-def bucket_options(
+def ddp_options(
     instruments: Instruments,
     device: str,
     rank: int,
@@ -251,54 +251,79 @@ def bucket_options(
     blocks: int,
     tokens: int,
     caps: str,
+    first: int,
+    batches: int,
 ) -> dict[str, Any]:
-    """DistributedDataParallel with other buckets: `bucket_cap_mb` of each of
-    `caps`, defaults, a large first bucket alone, and buckets as gradients.
+    """DistributedDataParallel with other options.
 
-    Returns {"ranks", "bytes": of all gradients, "variants": {variant: {"us",
-    "buckets": their bytes in the order of transfer, "held_bytes": by gradients
-    and buckets before the optimizer's step}}}.
+    Returns {"ranks", "bytes": of all gradients, "variants": of `buckets`,
+    "accumulation": of `accumulation` with half of the tokens}.
     """
     from snippets.several_gpus.model import parameter_count
+
+    item = dtype_of(device).itemsize
+    shape = width, blocks
+    return {
+        "ranks": world,
+        "bytes": item * parameter_count(*shape),
+        "variants": buckets(device, rank, *shape, tokens, numbers(caps), first),
+        "accumulation": accumulation(
+            device, rank, *shape, tokens // 2, batches
+        ),
+    }
+
+
+def buckets(
+    device: str,
+    rank: int,
+    width: int,
+    blocks: int,
+    tokens: int,
+    caps: list[int],
+    first: int,
+) -> dict[str, Any]:
+    """`bucket_cap_mb` of each of `caps`, the defaults, a first bucket of
+    `first` MiB alone, and buckets as gradients.
+
+    Returns {variant: {"us", "buckets": their bytes in the order of transfer,
+    "held_bytes": by gradients and buckets before the optimizer's step}}.
+    """
     from snippets.several_gpus.parallel import ddp
 
     options: dict[str, dict[str, Any]] = {
-        f"bucket_cap_mb={cap}": {"bucket_cap_mb": cap} for cap in numbers(caps)
+        f"bucket_cap_mb={cap}": {"bucket_cap_mb": cap} for cap in caps
     }
     options |= {
         "defaults": {},
         "large first bucket": {},
         "gradient_as_bucket_view": {"gradient_as_bucket_view": True},
     }
-    largest = max(numbers(caps))
     steps: dict[str, Step] = {}
     variants: dict[str, dict[str, Any]] = {}
     for name, given in options.items():
-        first = largest if name == "large first bucket" else 1
-        with first_bucket(first):
+        with first_bucket(first if name == "large first bucket" else 1):
             rung = functools.partial(ddp, **given)
             steps[name], variants[name] = opened(
                 device, rank, rung, width, blocks, tokens
             )
     for name, samples in times_us(steps, device).items():
         variants[name]["us"] = samples
-    item = dtype_of(device).itemsize
-    gradient_bytes = item * parameter_count(width, blocks)
-    return {"ranks": world, "bytes": gradient_bytes, "variants": variants}
+    return variants
 
 
 @contextmanager
 def first_bucket(mebibytes: int) -> Iterator[None]:
     """The size of the first bucket of a DistributedDataParallel that is made
     here with the default `bucket_cap_mb`."""
-    import torch.distributed as dist
+    import torch.distributed
 
-    before = dist._DEFAULT_FIRST_BUCKET_BYTES
-    dist._DEFAULT_FIRST_BUCKET_BYTES = mebibytes * MIB
+    defaults: Any = torch.distributed
+    before = defaults._DEFAULT_FIRST_BUCKET_BYTES
+    defaults._DEFAULT_FIRST_BUCKET_BYTES = mebibytes * MIB
     try:
         yield
     finally:
-        dist._DEFAULT_FIRST_BUCKET_BYTES = before
+        defaults._DEFAULT_FIRST_BUCKET_BYTES = before
 
 
 def opened(
@@ -327,7 +352,7 @@ def opened(
     step = functools.partial(next, losses)
     for _ in range(CHECKED):
         step()
-    found = {"buckets": bucket_bytes(wrapped[0])}
+    found: dict[str, Any] = {"buckets": bucket_bytes(wrapped[0])}
     if device == "cuda":
         found["held_bytes"] = held[0] - before
     return step, found
@@ -341,19 +366,12 @@ def bucket_bytes(module: Any) -> list[int]:
 
 
 def accumulation(
-    instruments: Instruments,
-    device: str,
-    rank: int,
-    world: int,
-    width: int,
-    blocks: int,
-    tokens: int,
-    batches: int,
+    device: str, rank: int, width: int, blocks: int, tokens: int, batches: int
 ) -> dict[str, Any]:
     """Steps of several batches: an all-reduce for each batch, or for the last
     alone.
 
-    Returns {"ranks", "batches", "synced_us", "no_sync_us"}, of a step.
+    Returns {"batches", "tokens", "synced_us", "no_sync_us"}, of a step.
     """
     import torch
 
@@ -377,7 +395,7 @@ def accumulation(
             steps[name]()
         if apart := weights_apart(model, device):
             raise WrongAnswer(f"{name}: sums of weights differ by {apart:.1e}")
-    return {"ranks": world, "batches": batches, **times_us(steps, device)}
+    return {"batches": batches, "tokens": tokens, **times_us(steps, device)}
 
 
 SHAPE: Parameters = {"width": 2048, "blocks": 16, "tokens": 4096}
@@ -409,13 +427,15 @@ def option_probes() -> Iterator[Experiment]:
                 "counts": "256,512,1024,2048,4096,8192",
             },
         ),
-        "buckets": (
-            bucket_options,
-            {**SHAPE, "tokens": 2048, "caps": "1,25,100,250,2000"},
-        ),
-        "accumulation": (
-            accumulation,
-            {**SHAPE, "tokens": 1024, "batches": 4},
+        "ddp_options": (
+            ddp_options,
+            {
+                **SHAPE,
+                "tokens": 2048,
+                "caps": "1,25,100,250,2000",
+                "first": 250,
+                "batches": 4,
+            },
         ),
     }
     for name, (probe, parameters) in probes.items():

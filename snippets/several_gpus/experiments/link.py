@@ -120,7 +120,8 @@ def symmetric(device: str, count: int) -> tuple[Any, Any, str]:
     import torch.distributed._symmetric_memory as symm_mem
 
     name = dist.group.WORLD.group_name  # type: ignore[union-attr]
-    shared = symm_mem.empty(count, dtype=torch.bfloat16, device=device)
+    place = torch.device(device, torch.cuda.current_device())
+    shared = symm_mem.empty((count,), dtype=torch.bfloat16, device=place)
     return shared, symm_mem.rendezvous(shared, name), name
 
 
