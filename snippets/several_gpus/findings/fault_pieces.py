@@ -5,23 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kinetoscope.html import Cell, Html, code, table
-from kinetoscope.trace.communication import collective_kind, collectives, exposed_communication_us
-from kinetoscope.trace.events import Step, TraceError
+from kinetoscope.trace.communication import exposed_communication_us
+from kinetoscope.trace.events import TraceError
 from snippets.lab.charts.numbers import figure_cell
 from snippets.lab.experiment import find
-from snippets.lab.finding import Device, Run
+from snippets.lab.finding import Device, on_ranks
 from snippets.lab.finding.fault import Fault
 from snippets.lab.page import mend_diff, show as show, timing_bars
 from snippets.several_gpus.findings.faults import (
     CHAPTER,
     FAULTS,
     LOOPS,
+    calls,
     nccl_us,
-    of_rank,
     own_us,
     profiled,
     profiled_nccl,
-    ranks_of,
     speedup,
 )
 
@@ -63,10 +62,9 @@ def ranks(device: Device, name: str) -> Html:
     """What each rank's GPU does in a step of a fault's loops."""
     rows: list[list[Cell]] = []
     for label, loop in LOOPS[name].items():
-        run = device[loop]
-        for rank in ranks_of(run):
-            figures = [of_rank(run, rank, of) for of in (own_us, nccl_us, exposed_communication_us)]
-            rows.append([f"{label}, {rank}", *map(figure_cell, figures)])
+        for rank in on_ranks(device[loop]):
+            figures = (rank.per_step(of, "us") for of in (own_us, nccl_us, exposed_communication_us))
+            rows.append([f"{label}, rank {rank.rank}", *map(figure_cell, figures)])
     head = ["loop and rank", "own kernels", "NCCL, waiting included", "NCCL alone on the GPU"]
     return table(f"{FAULTS[name].title}: the GPU's time in a recorded step, rank by rank", head, rows)
 
@@ -75,17 +73,9 @@ def counts(device: Device, name: str) -> Html:
     """The collectives of a step of a fault's loops, by kind; the same on each rank."""
     rows: list[list[Cell]] = []
     for label, loop in LOOPS[name].items():
-        run = device[loop]
-        ranks_of(run)
-        rows.append([label, *(_count(run, kind) for kind in KINDS)])
+        name_of_loop = loop.partition("/")[2]
+        rows.append([label, *(figure_cell(calls(device, name_of_loop, kind)) for kind in KINDS)])
     return table(f"{FAULTS[name].title}: collectives of a step", ["loop", *KINDS.values()], rows)
-
-
-def _count(run: Run, kind: str) -> Cell:
-    def number(step: Step) -> int:
-        return sum(collective_kind(each) == kind for each in collectives(step))
-
-    return figure_cell(run.per_step(number))
 
 
 def profilers(device: Device) -> Html:

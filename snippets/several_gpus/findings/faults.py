@@ -4,29 +4,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from statistics import fmean
 
 from kinetoscope.trace.communication import collective_kind, collectives, exposed_communication_us
-from kinetoscope.trace.events import Step, TraceError
+from kinetoscope.trace.events import Step
 from snippets.lab.experiment import find
 from snippets.lab.finding import (
     Claim,
     Device,
     Figure,
     Measure,
-    Run,
     at_least,
     at_most,
     between,
     claim,
+    compare_ranks,
     derived,
     equals,
+    on_ranks,
     paired_ratio,
-    percent,
     timing_of_samples,
     unpaired_ratio,
 )
-from snippets.lab.finding.fault import Fault, rule_findings
-from snippets.lab.finding.figure import per_step
+from snippets.lab.finding.fault import STRAGGLERS, Fault
 from snippets.lab.page import Computation, prediction as prediction, show as show
 
 CHAPTER = "several_gpus"
@@ -41,8 +42,8 @@ def _fault(name: str, title: str, before: str, after: str, rule: str = "") -> Fa
 FAULTS = {
     fault.name: fault
     for fault in (
-        _fault("uneven", "A rank with more sequences", "uneven_before", "uneven_after", "stragglers"),
-        _fault("late", "A late CPU, and a GPU with much work", "late_before", "late_after", "stragglers"),
+        _fault("uneven", "A rank with more sequences", "uneven_before", "uneven_after", STRAGGLERS),
+        _fault("late", "A late CPU, and a GPU with much work", "late_before", "late_after", STRAGGLERS),
         _fault(
             "late_small", "A late CPU, and a GPU that waits for it", "late_small_before", "item_after", "stragglers"
         ),
@@ -85,22 +86,6 @@ def speedup(device: Device, name: str) -> Figure:
 # -- what each rank does in a step
 
 
-def ranks_of(run: Run) -> tuple[str, ...]:
-    """The processes of a merged trace: `rank 0`, `rank 1`. Raises `TraceError` if it is of one process."""
-    processes = run.whole.trace.processes
-    if len(processes) < 2:
-        raise TraceError(f"{run.id} has the trace of one rank only")
-    return processes
-
-
-def of_rank(run: Run, rank: str, of: Callable[[Step], float], unit: str = "us") -> Figure:
-    """A value of each step of one rank. Raises `TraceError` if the rank has no step."""
-    steps = [step for step in run.whole.trace.steps if step.process == rank]
-    if not steps:
-        raise TraceError(f"{run.id} has no step of {rank}")
-    return per_step(steps, of, unit, f"{run.origin}, {rank}, per step of its trace")
-
-
 def nccl_us(step: Step) -> float:
     """The time of a step's communication kernels, which wait and transfer."""
     return math.fsum(kernel.duration_us for kernel in collectives(step))
@@ -111,39 +96,45 @@ def own_us(step: Step) -> float:
     return math.fsum(each.duration_us for each in step.activities) - nccl_us(step)
 
 
-def nccl_of(device: Device, loop: str, rank: str) -> Figure:
+def nccl_of(device: Device, loop: str, rank: int) -> Figure:
     """The time of a rank's communication kernels in a step of a loop."""
-    return of_rank(device[f"{CHAPTER}/{loop}"], rank, nccl_us)
+    return on_ranks(device[f"{CHAPTER}/{loop}"])[rank].per_step(nccl_us, "us")
+
+
+def count(device: Device, loop: str, of: Callable[[Step], int]) -> Figure:
+    """A count in a step; inconclusive if the ranks' counts differ."""
+    figures = [rank.per_step(of) for rank in on_ranks(device[f"{CHAPTER}/{loop}"])]
+    agree = len({figure.value for figure in figures}) == 1
+    return replace(derived(figures[0].number, *figures), conclusive=agree and all(each.conclusive for each in figures))
 
 
 def calls(device: Device, loop: str, kind: str) -> Figure:
-    """How many collectives of a kind a rank runs in a step; the same on each rank."""
-    run = device[f"{CHAPTER}/{loop}"].whole
-    ranks_of(run)
-    return run.per_step(lambda step: sum(collective_kind(each) == kind for each in collectives(step)))
+    """How many collectives of a kind each rank runs in a step."""
+    return count(device, loop, lambda step: sum(collective_kind(each) == kind for each in collectives(step)))
+
+
+def ranks_mean(device: Device, loop: str, of: Callable[[Step], float]) -> Figure:
+    """A time in a step, a mean of the ranks."""
+    figures = [rank.per_step(of, "us") for rank in on_ranks(device[f"{CHAPTER}/{loop}"])]
+    return derived(fmean(figure.number for figure in figures), *figures, unit="us")
 
 
 def exposed_us(device: Device, loop: str) -> Figure:
-    """The time in a step in which a rank only communicates; the median of ranks and steps."""
-    run = device[f"{CHAPTER}/{loop}"].whole
-    ranks_of(run)
-    return run.per_step(exposed_communication_us, "us")
+    """The time in a step in which a rank only communicates, a mean of the ranks."""
+    return ranks_mean(device, loop, exposed_communication_us)
 
 
 def hidden_share(device: Device, loop: str) -> Figure:
     """The share of a step's communication that runs beside other kernels, in percent."""
-    run = device[f"{CHAPTER}/{loop}"].whole
-    exposed = unpaired_ratio(exposed_us(device, loop), run.per_step(nccl_us, "us"))
-    low, high = exposed.bounds
-    return percent(Figure(1 - exposed.number, "x", (1 - high, 1 - low), exposed.origin))
+    exposed, whole = exposed_us(device, loop), ranks_mean(device, loop, nccl_us)
+    return derived(100 * (1 - exposed.number / whole.number), exposed, whole, unit="%")
 
 
 def late_rank(device: Device, name: str) -> Figure:
-    """The rank that the rule `stragglers` names in the trace before the mend, `rank 0`; `none` without a finding."""
+    """The late rank that the report names before the mend: `rank 0`; `none` if no rank is late."""
     run = device[FAULTS[name].loops[0]]
-    findings = rule_findings(run, "stragglers")
-    named = findings[0].where.partition(",")[0] if findings else "none"
-    return Figure(named, origin=f"{run.origin}, stragglers on its trace")
+    late = compare_ranks(run).straggler
+    return Figure(f"rank {late.rank}" if late else "none", origin=f"{run.origin}, the report of its ranks")
 
 
 # -- claims of the same form
@@ -155,7 +146,8 @@ def found(identity: str, name: str, loop: str) -> Claim:
     def measure(device: Device) -> Figure:
         return FAULTS[name].found_in(device)
 
-    measure.__doc__ = f"The rule {FAULTS[name].rule} finds {loop}, and nothing once it is mended."
+    who = "The report of the ranks" if FAULTS[name].rule == STRAGGLERS else f"The rule {FAULTS[name].rule}"
+    measure.__doc__ = f"{who} finds {loop}, and nothing once it is mended."
     return claim(identity, equals("before"))(measure)
 
 
@@ -187,14 +179,14 @@ uneven_speedup = faster("SF3", "uneven", 1.1, "Sharing the sequences equally")
 
 @claim("SF4", equals("rank 0"))
 def uneven_rank(device: Device) -> Figure:
-    """The rule stragglers names rank 0, which has more sequences than the others."""
+    """The report of the ranks names rank 0, which has more sequences than the others, as late."""
     return late_rank(device, "uneven")
 
 
 @claim("SF5", at_most(0.5), scope="timing")
 def shortest_call(device: Device) -> Figure:
     """The rank with more sequences has the shorter NCCL time: at most half the time of the rank that waits for it."""
-    return unpaired_ratio(nccl_of(device, "uneven_before", "rank 0"), nccl_of(device, "uneven_before", "rank 1"))
+    return unpaired_ratio(nccl_of(device, "uneven_before", 0), nccl_of(device, "uneven_before", 1))
 
 
 @claim("SF6", between(0.35, 0.65), scope="timing")
@@ -211,7 +203,7 @@ def late_speedup(device: Device) -> Figure:
 
 @claim("SF8", equals("neither"))
 def late_found(device: Device) -> Figure:
-    """The rule stragglers names nobody while the GPU has work, with the late CPU or without."""
+    """The report of the ranks names no late rank while the GPU has work, with the late CPU or without."""
     return FAULTS["late"].found_in(device)
 
 
@@ -221,7 +213,7 @@ late_small_speedup = faster("SF10", "late_small", 1.5, "A CPU that is on time")
 
 @claim("SF11", equals("rank 1"))
 def late_small_rank(device: Device) -> Figure:
-    """In the small step, the rule stragglers names rank 1, whose CPU is late."""
+    """In the small step, the report of the ranks names rank 1, whose CPU is late, as late."""
     return late_rank(device, "late_small")
 
 
@@ -256,15 +248,13 @@ def afterwards_hidden(device: Device) -> Figure:
 @claim("SF21", equals(1))
 def searches(device: Device) -> Figure:
     """With find_unused_parameters=True, each step has one search_unused_parameters."""
-    run = device[FAULTS["unused"].loops[0]].whole
-    return run.per_step(lambda step: sum(op.name == SEARCH for op in step.ops))
+    return count(device, "unused_before", lambda step: sum(op.name == SEARCH for op in step.ops))
 
 
 @claim("SF22", equals(1))
 def reduced_flags(device: Device) -> Figure:
     """find_unused_parameters=True adds one all-reduce: of integers, which tell the parameters that some rank used."""
-    run = device[FAULTS["unused"].loops[0]].whole
-    return run.per_step(lambda step: sum("bf16" not in each.name for each in collectives(step)))
+    return count(device, "unused_before", lambda step: sum("bf16" not in each.name for each in collectives(step)))
 
 
 unused_speedup = faster("SF23", "unused", 1.0, "Leaving find_unused_parameters out")
@@ -392,8 +382,8 @@ SHARED = Computation(
 
 FIGURES: Mapping[str, Measure] = {
     "uneven_sequences": _sequences,
-    "uneven_nccl_0": lambda device: nccl_of(device, "uneven_before", "rank 0"),
-    "uneven_nccl_1": lambda device: nccl_of(device, "uneven_before", "rank 1"),
+    "uneven_nccl_0": lambda device: nccl_of(device, "uneven_before", 0),
+    "uneven_nccl_1": lambda device: nccl_of(device, "uneven_before", 1),
     "uneven_saved": FAULTS["uneven"].saved,
     "uneven_ceiling_us": FAULTS["uneven"].ceiling,
     "late_lost": FAULTS["late"].lost,

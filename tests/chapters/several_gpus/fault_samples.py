@@ -193,7 +193,9 @@ def loop(name: str, pair: Pair) -> Sample:
         iteration=Timing.from_samples([share * pair.us for share in SPREAD]),
         reference_dtype="float32",
     )
-    return samples.sample(f"several_gpus/{name}", label=described.label, points=(point,)), merged(pair.ranks)
+    place = samples.environment(gpus=len(pair.ranks))
+    recording = samples.sample(f"several_gpus/{name}", label=described.label, points=(point,), environment=place)
+    return recording, merged(pair.ranks)
 
 
 def profiled(
