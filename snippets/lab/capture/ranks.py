@@ -19,8 +19,11 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any
 
+from snippets.lab.experiment import ExperimentError, NeedsGpu, UnknownName, WrongAnswer
+
 NO_MULTICAST = {"NCCL_NVLS_ENABLE": "0", "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1", "NVSHMEM_DISABLE_NVLS": "1"}
 """NVLink multicast stays off: a program that uses it and dies can leave the GPUs of its host out of order."""
+KNOWN = (ExperimentError, NeedsGpu, UnknownName, WrongAnswer)
 GRACE_S = 0.5
 """After a rank's failure, the others may report theirs for this long: the earliest is the cause."""
 PRELOADED = ["torch.distributed", "torch._dynamo"]
@@ -49,7 +52,8 @@ def run_ranks(
         limit_s: all ranks are killed when this has passed.
         environment: variables that each rank sets first.
 
-    Raises `RankError` with the traceback of the first rank that failed; the others are killed.
+    Raises the lab's error that the first rank raised, such as `WrongAnswer`, and `RankError` with the traceback of any
+    other error; the other ranks are killed.
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(PRELOADED)
@@ -123,7 +127,8 @@ class _Reply:
 
     result: Any = None
     error: str = ""
-    """The traceback; empty after success."""
+    """The traceback, or the message of one of the lab's errors; empty after success."""
+    kind: type[Exception] = RankError
     at_s: float = 0.0
     """The monotonic clock, which all processes share."""
 
@@ -137,6 +142,8 @@ def _run(writer: Connection, function: Callable[..., Any], arguments: Any, devic
 
             content = pickle.dumps(_Reply(function(rank, world, *arguments)))
             dist.barrier()  # rank 0 has the store, which the others need to the end
+    except KNOWN as error:
+        content = pickle.dumps(_Reply(error=str(error), kind=type(error), at_s=time.monotonic()))
     except BaseException:  # whatever it is, the parent raises it
         content = pickle.dumps(_Reply(error=traceback.format_exc(), at_s=time.monotonic()))
     writer.send_bytes(content)
@@ -175,7 +182,7 @@ def _raise_first(ranks: Sequence[_Rank], replies: Mapping[int, _Reply | None]) -
         if reply is None:
             ranks[number].process.join(timeout=5)
             raise RankError(f"rank {number}: {death(ranks[number].process.exitcode)}")
-    failed = [(reply.at_s, number, reply.error) for number, reply in replies.items() if reply and reply.error]
+    failed = [(reply.at_s, number, reply) for number, reply in replies.items() if reply and reply.error]
     if failed:
-        _, number, error = min(failed)
-        raise RankError(f"rank {number}: {error.rstrip()}")
+        _, number, reply = min(failed, key=lambda each: each[:2])
+        raise reply.kind(f"rank {number}: {reply.error.rstrip()}")
