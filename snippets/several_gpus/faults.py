@@ -14,8 +14,6 @@ from torch.nn.parallel import DistributedDataParallel
 from .model import random_model
 
 MICRO_BATCHES = 4
-LATE_S = 0.02
-"""As long as reading and decoding a batch may take."""
 
 
 def dtype_of(device):
@@ -78,6 +76,9 @@ def uneven_after(device, rank, world, width, blocks, seq, batch):
 
 # 2. The CPU of one rank is late: with much work for the GPU, with little.
 # --8<-- [start:late]
+LATE_S = 0.02  # as long as reading and decoding a batch may take
+
+
 def late_before(device, rank, world, width, blocks, seq, batch):
     parts = batches(device, rank, [batch] * world, seq, width)
     model = DistributedDataParallel(make_model(device, width, blocks))

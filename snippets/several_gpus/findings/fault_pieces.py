@@ -5,26 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kinetoscope.html import Cell, Html, code, table
-from kinetoscope.trace.communication import exposed_communication_us
 from kinetoscope.trace.events import TraceError
 from snippets.lab.charts.numbers import figure_cell
 from snippets.lab.experiment import find
-from snippets.lab.finding import Device, on_ranks
+from snippets.lab.finding import Device
 from snippets.lab.finding.fault import Fault
-from snippets.lab.page import mend_diff, show as show, timing_bars
+from snippets.lab.page import mend_diff, rank_bars, rank_lanes, show as show, timing_bars
 from snippets.several_gpus.findings.faults import (
     CHAPTER,
     FAULTS,
     LOOPS,
     calls,
-    nccl_us,
-    own_us,
     profiled,
     profiled_nccl,
     speedup,
 )
 
-OPENING = ("uneven", "late", "one_bucket", "root_only")
+OPENING = ("late", "late_small", "afterwards", "root_only")
 KINDS: Mapping[str, str] = {
     "allreduce": "all-reduces",
     "allgather": "all-gathers",
@@ -58,15 +55,16 @@ def mend(device: Device, before: str, after: str) -> Html:
     return mend_diff(device, CHAPTER, before, after)
 
 
-def ranks(device: Device, name: str) -> Html:
-    """What each rank's GPU does in a step of a fault's loops."""
-    rows: list[list[Cell]] = []
-    for label, loop in LOOPS[name].items():
-        for rank in on_ranks(device[loop]):
-            figures = (rank.per_step(of, "us") for of in (own_us, nccl_us, exposed_communication_us))
-            rows.append([f"{label}, rank {rank.rank}", *map(figure_cell, figures)])
-    head = ["loop and rank", "own kernels", "NCCL, waiting included", "NCCL alone on the GPU"]
-    return table(f"{FAULTS[name].title}: the GPU's time in a recorded step, rank by rank", head, rows)
+def ranks(device: Device, name: str, *labels: str) -> Html:
+    """The step of each rank in a fault's loops, or in those with these labels, and what the report says of the
+    ranks."""
+    loops = {label: LOOPS[name][label] for label in labels or LOOPS[name]}
+    return rank_bars(device, loops, f"{FAULTS[name].title}: a step of each rank")
+
+
+def lanes(device: Device, name: str) -> Html:
+    """A step before the mend: the ranks on one time axis."""
+    return rank_lanes(device, FAULTS[name].loops[0], f"{FAULTS[name].title}: both ranks on one time axis, before")
 
 
 def counts(device: Device, name: str) -> Html:

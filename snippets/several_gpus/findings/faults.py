@@ -29,6 +29,7 @@ from snippets.lab.finding import (
 )
 from snippets.lab.finding.fault import STRAGGLERS, Fault
 from snippets.lab.page import Computation, prediction as prediction, show as show
+from snippets.several_gpus.findings.link import largest_bus
 
 CHAPTER = "several_gpus"
 SEARCH = "torch.distributed.ddp.reducer::search_unused_parameters"
@@ -103,9 +104,9 @@ def nccl_of(device: Device, loop: str, rank: int) -> Figure:
 
 def count(device: Device, loop: str, of: Callable[[Step], int]) -> Figure:
     """A count in a step; inconclusive if the ranks' counts differ."""
-    figures = [rank.per_step(of) for rank in on_ranks(device[f"{CHAPTER}/{loop}"])]
-    agree = len({figure.value for figure in figures}) == 1
-    return replace(derived(figures[0].number, *figures), conclusive=agree and all(each.conclusive for each in figures))
+    first, *others = (rank.per_step(of) for rank in on_ranks(device[f"{CHAPTER}/{loop}"]))
+    agree = all(other.conclusive and other.value == first.value for other in others)
+    return replace(first, conclusive=first.conclusive and agree)
 
 
 def calls(device: Device, loop: str, kind: str) -> Figure:
@@ -380,7 +381,23 @@ SHARED = Computation(
     {1.5: "Twelve over eight is how much longer rank 0 works than rank 1. After the mend, rank 1 works longer, too."},
 )
 
+BUCKET = Computation(
+    "How long does an all-reduce of all gradients take?",
+    "several_gpus.bucket_us",
+    "{several_gpus.one_bucket_bytes} at {several_gpus.largest_bus}.",
+    "Divide the bytes that a rank sends by the bus bandwidth.",
+    {"several_gpus.half_bucket_us": "On two GPUs, each half crosses the link twice: once as part of a sum, once as a sum."},
+)
+
+
+def _bucket_us(device: Device) -> Figure:
+    size, bus = _bucket_bytes(device), largest_bus(device)
+    return derived(1e6 * size.number / bus.number, size, bus, unit="us")
+
+
 FIGURES: Mapping[str, Measure] = {
+    "bucket_us": _bucket_us,
+    "half_bucket_us": lambda device: derived(_bucket_us(device).number / 2, _bucket_us(device), unit="us"),
     "uneven_sequences": _sequences,
     "uneven_nccl_0": lambda device: nccl_of(device, "uneven_before", 0),
     "uneven_nccl_1": lambda device: nccl_of(device, "uneven_before", 1),
