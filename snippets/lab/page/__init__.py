@@ -38,6 +38,7 @@ from snippets.lab.charts.bar_charts import (
 from snippets.lab.charts.curve_charts import regimes as regimes, roofline as roofline, roofline_of as roofline_of
 from snippets.lab.charts.curves import RooflinePoint as RooflinePoint
 from snippets.lab.charts.floor_charts import floor_bars as floor_bars
+from snippets.lab.charts.line_charts import line_chart as line_chart
 from snippets.lab.charts.numbers import figure_cell as figure_cell
 from snippets.lab.page.across import devices_table as devices_table
 from snippets.lab.page.diff import diff_table as diff_table
