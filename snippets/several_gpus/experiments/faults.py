@@ -23,6 +23,9 @@ take a good part of backward to reduce."""
 LONG: Parameters = {**LARGE, "batch": 16}
 """A step that is longer than a late CPU is late."""
 SMALL: Parameters = {"width": 2048, "blocks": 8, "seq": 512, "batch": 1}
+"""A step that is shorter than a late CPU is late, and not much longer than
+its launches."""
+TINY: Parameters = {"width": 1024, "blocks": 16, "seq": 512, "batch": 1}
 """The GPU waits for the CPU."""
 ONE_QUEUE: Mapping[str, str] = {"CUDA_DEVICE_MAX_CONNECTIONS": "1"}
 
@@ -218,6 +221,6 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         name="profiled_ranks",
         gpus=2,
         probe=profiled_ranks,
-        parameters={**SMALL, "rounds": 7, "steps": 20},
+        parameters={**TINY, "rounds": 7, "steps": 20},
     ),
 )

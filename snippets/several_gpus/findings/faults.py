@@ -24,14 +24,16 @@ from snippets.lab.finding import (
     equals,
     on_ranks,
     paired_ratio,
-    timing_of_samples,
     unpaired_ratio,
 )
 from snippets.lab.finding.fault import STRAGGLERS, Fault
+from snippets.lab.finding.probed import time
 from snippets.lab.page import Computation, prediction as prediction, show as show
 from snippets.several_gpus.findings.link import largest_bus
 
 CHAPTER = "several_gpus"
+PROFILED = f"{CHAPTER}/profiled_ranks"
+"""The probe of profilers on some ranks."""
 SEARCH = "torch.distributed.ddp.reducer::search_unused_parameters"
 """The operator in which DDP looks for unused parameters."""
 
@@ -208,13 +210,13 @@ def late_found(device: Device) -> Figure:
     return FAULTS["late"].found_in(device)
 
 
-late_small_found = found("SF9", "late_small", "the late CPU of a small step")
+late_small_found = found("SF9", "late_small", "the late CPU of a short step")
 late_small_speedup = faster("SF10", "late_small", 1.5, "A CPU that is on time")
 
 
 @claim("SF11", equals("rank 1"))
 def late_small_rank(device: Device) -> Figure:
-    """In the small step, the report of the ranks names rank 1, whose CPU is late, as late."""
+    """In the short step, the report of the ranks names rank 1, whose CPU is late, as late."""
     return late_rank(device, "late_small")
 
 
@@ -334,15 +336,12 @@ item_ceiling = within_ceiling("SF37", "item", "Reading the loss every hundredth 
 
 def profiled(device: Device, which: str) -> Figure:
     """The time of a step of the slowest rank, with a profiler on none, on `rank 0`, or on all."""
-    run = device[f"{CHAPTER}/profiled_ranks"]
-    return Figure.from_timing(timing_of_samples(run.data[which]["us"]), f"{run.origin}, profiler on {which}")
+    return time(device, PROFILED, which, "us")
 
 
 def profiled_nccl(device: Device, which: str, rank: int) -> Figure:
     """The NCCL time of a profiled rank in a step."""
-    run = device[f"{CHAPTER}/profiled_ranks"]
-    samples = run.data[which]["nccl_us"][str(rank)]
-    return Figure.from_timing(timing_of_samples(samples), f"{run.origin}, profiler on {which}, rank {rank}")
+    return time(device, PROFILED, which, "nccl_us", str(rank))
 
 
 @claim("SF38", at_least(1.1), scope="timing")
@@ -386,7 +385,7 @@ BUCKET = Computation(
     "several_gpus.bucket_us",
     "{several_gpus.one_bucket_bytes} at {several_gpus.largest_bus}.",
     "Divide the bytes that a rank sends by the bus bandwidth.",
-    {"several_gpus.half_bucket_us": "On two GPUs, each half crosses the link twice: once as part of a sum, once as a sum."},
+    {"several_gpus.half_bucket_us": "Each half of the gradients crosses the link twice: to be added, and as a sum."},
 )
 
 
