@@ -14,35 +14,41 @@ ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<
 STEP_US, TRANSFER_US, NEXT_US = 200.0, 20.0, 1000.0
 
 
-def merged_trace(works_us: Sequence[float], label: str = "step", steps: int = 3) -> bytes:
-    """The merged trace of one rank for each of `works_us`: a matrix product of so many microseconds, then an
-    all-reduce that ends 20 us after the last rank has begun it."""
+def merged_trace(works_us: Sequence[float], label: str = "step", steps: int = 3, collectives: int = 1) -> bytes:
+    """The merged trace of one rank for each of `works_us`: so many times a matrix product of so many microseconds, then
+    an all-reduce that ends 20 us after the last rank has begun it."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         paths = [folder / f"rank{rank}.json" for rank in range(len(works_us))]
         for rank, path in enumerate(paths):
-            path.write_bytes(rank_trace(rank, works_us, label, steps))
+            path.write_bytes(rank_trace(rank, works_us, label, steps, collectives))
         merge_ranks(paths, folder / "job.json")
         return (folder / "job.json").read_bytes()
 
 
-def rank_trace(rank: int, works_us: Sequence[float], label: str = "step", steps: int = 3) -> bytes:
+def rank_trace(
+    rank: int, works_us: Sequence[float], label: str = "step", steps: int = 3, collectives: int = 1
+) -> bytes:
     """The trace of one of these ranks."""
     found: list[Event] = []
     for number in range(1, steps + 1):
         start = NEXT_US * number
-        works, meets = 10 * number + 1, 10 * number + 2
-        begin, end = start + 10 + works_us[rank], start + 10 + max(works_us) + TRANSFER_US
-        found += [
-            step(number, start, STEP_US, external=works),
-            annotation(label, start + 1, STEP_US - 2),
-            op("aten::mm", start + 2, 6, external=works, dims=[[64, 64], [64, 64]]),
-            launch(works, start + 4),
-            kernel("gemm", works, start + 10, works_us[rank], **{"External id": works}),
-            op("record_param_comms", start + 9, 6, external=meets),
-            launch(meets, start + 12),
-            kernel(ALL_REDUCE, meets, begin, end - begin, stream=13, **{"External id": meets, **_collective(works_us)}),
-        ]
+        found += [step(number, start, STEP_US, external=100 * number), annotation(label, start + 1, STEP_US - 2)]
+        begin = start + 10
+        for index in range(collectives):
+            works, meets = 100 * number + 2 * index + 1, 100 * number + 2 * index + 2
+            arrives, end = begin + works_us[rank], begin + max(works_us) + TRANSFER_US
+            given = {"External id": meets, **_collective(works_us)}
+            call = start + 2 + index
+            found += [
+                op("aten::mm", call, 0.5, external=works, dims=[[64, 64], [64, 64]]),
+                launch(works, call, 0.2),
+                kernel("gemm", works, begin, works_us[rank], **{"External id": works}),
+                op("record_param_comms", call + 0.5, 0.4, external=meets),
+                launch(meets, call + 0.5, 0.2),
+                kernel(ALL_REDUCE, meets, arrives, end - arrives, stream=13, **given),
+            ]
+            begin = end
     job = {"rank": rank, "world_size": len(works_us), "backend": "nccl"}
     job |= {"pg_config": [{"pg_name": "0", "ranks": list(range(len(works_us)))}]}
     devices = [{"id": 0, "name": "NVIDIA Sample"}]

@@ -15,11 +15,11 @@ from snippets.lab.cache import once
 from snippets.lab.recording.device import chapter_folder
 from snippets.lab.recording.saving import trace_digest
 from snippets.lab.recording.schema import (
-    TRACE_JSON_LIMIT_BYTES,
     NotRecorded,
     Recording,
     RecordingError,
     parse_recording,
+    trace_limits_bytes,
 )
 
 Stamp = tuple[int, int]
@@ -139,9 +139,10 @@ def _ranks(path: str, stamp: Stamp, digest: str, experiment_id: str, gpus: int) 
 
 def read_traces(packed: bytes, gpus: int) -> tuple[Trace, ...]:
     """The trace of each rank of a trace file. Raises `TraceError`, and `RecordingError` for other ranks."""
+    _, limit_bytes = trace_limits_bytes(gpus)
     if gpus == 1:
-        return (read_recorded_trace(packed, limit_bytes=TRACE_JSON_LIMIT_BYTES),)
-    traces = read_recorded_ranks(packed, limit_bytes=TRACE_JSON_LIMIT_BYTES)
+        return (read_recorded_trace(packed, limit_bytes=limit_bytes),)
+    traces = read_recorded_ranks(packed, limit_bytes=limit_bytes)
     if [trace.rank for trace in traces] != list(range(gpus)):
         raise RecordingError(f"has the traces of {len(traces)} ranks, and its recording is of {gpus} GPUs")
     return traces

@@ -14,7 +14,7 @@ from msgspec import field
 SCHEMA = 2
 """A new field with a default needs no other number."""
 TRACE_LIMIT_BYTES, TRACE_JSON_LIMIT_BYTES = 1_000_000, 16_000_000
-"""Compressed, decompressed. Those of the book have up to 22,462 and 312,701 bytes."""
+"""Compressed, decompressed, for each rank, of at most four. Those of the book have up to 22,462 and 312,701 bytes."""
 JSON_LIMIT_BYTES = 4_000_000
 """The largest of the book has 49,244 bytes."""
 MAX_NESTING = 32
@@ -226,6 +226,12 @@ class Recording(msgspec.Struct, frozen=True):
         others = ", ".join(self.environment.other_processes)
         reasons = dict.fromkeys(point.disturbed for point in self.points if point.disturbed)
         return "; ".join([*([f"{others} used the GPU too"] if others else []), *reasons])
+
+
+def trace_limits_bytes(gpus: int) -> tuple[int, int]:
+    """The most bytes of a trace file of so many ranks, compressed and decompressed."""
+    ranks = min(gpus, 4)
+    return ranks * TRACE_LIMIT_BYTES, ranks * TRACE_JSON_LIMIT_BYTES
 
 
 def parse_recording(content: bytes, name: str, cure: str = "record it again") -> Recording:

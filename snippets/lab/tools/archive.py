@@ -21,7 +21,7 @@ from snippets.lab.notebooks.outputs import dumped
 from snippets.lab.recording.device import DEFAULT_DEVICE, recordings_root, require_showable, slug
 from snippets.lab.recording.loading import load_recording, read_traces, trace_path
 from snippets.lab.recording.saving import recording_files, trace_digest, write_files
-from snippets.lab.recording.schema import JSON_LIMIT_BYTES, TRACE_JSON_LIMIT_BYTES, RecordingError, parse_recording
+from snippets.lab.recording.schema import JSON_LIMIT_BYTES, RecordingError, parse_recording, trace_limits_bytes
 
 MEMBER = re.compile(r"([a-z0-9-]+)/([a-z0-9_]+)/([a-z0-9_]+)\.(json|trace\.json\.gz|ipynb)")
 MEMBERS, ARCHIVE_BYTES = 2_000, 240_000_000
@@ -146,7 +146,7 @@ def _check(root: Path, source: Path) -> Sequence[_Piece]:
                 piece, gpus = _checked(root, name, content, packed)
                 pieces.append(piece)
                 if packed is not None:
-                    inflated_bytes += _inflated_bytes(packed)
+                    inflated_bytes += _inflated_bytes(packed, gpus)
                     if inflated_bytes > TRACES_BYTES:
                         raise RecordingError(
                             f"with its trace, all traces have over {TRACES_BYTES:,} bytes after decompression; "
@@ -158,11 +158,11 @@ def _check(root: Path, source: Path) -> Sequence[_Piece]:
     return pieces
 
 
-def _inflated_bytes(packed: bytes) -> int:
+def _inflated_bytes(packed: bytes, gpus: int) -> int:
     """Bytes of a trace after decompression, up to its limit; of a damaged one, what could be read."""
-    count = 0
+    count, (_, limit_bytes) = 0, trace_limits_bytes(gpus)
     with suppress(OSError, EOFError, zlib.error), gzip.open(io.BytesIO(packed)) as file:
-        while count <= TRACE_JSON_LIMIT_BYTES and (block := file.read(1 << 20)):
+        while count <= limit_bytes and (block := file.read(1 << 20)):
             count += len(block)
     return count
 
