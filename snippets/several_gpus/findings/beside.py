@@ -190,6 +190,7 @@ FIGURES: Mapping[str, Measure] = {
     "product_slowdown": lambda device: slowdown(device, "all_reduce"),
     "copy_slowdown": lambda device: slowdown(device, "copy"),
     "all_reduce_blocks": lambda device: Figure(blocks(device, "all_reduce"), origin=BESIDE),
+    "transfer_bytes": lambda device: Figure(entry(device, BESIDE, "bytes"), "bytes", origin=BESIDE),
     "multiprocessors": lambda device: Figure(multiprocessors(device), origin=BESIDE),
     "multiprocessors_left": lambda device: Figure(
         multiprocessors(device) - blocks(device, "all_reduce"), origin=BESIDE

@@ -18,12 +18,11 @@ from snippets.lab.finding import (
     between,
     claim,
     crossing,
-    format_value,
     percent,
     unpaired_ratio,
 )
 from snippets.lab.finding.probed import entry, rate, ratio, time
-from snippets.lab.page import Computation, prediction as prediction, show as show
+from snippets.lab.page import show as show
 
 LINKS = {2: "several_gpus/link_2", 4: "several_gpus/link_4"}
 """GPUs -> the probe of their link."""
@@ -212,15 +211,6 @@ def symmetric_ratio(device: Device, size: int, upper: str, lower: str, ranks: in
     return ratio(device, LINKS[ranks], (*keys, upper), (*keys, lower))
 
 
-HALF = Computation(
-    "How many bytes does the link carry during the floor?",
-    "several_gpus.half_predicted",
-    "{several_gpus.floor_us} at {several_gpus.largest_bus}.",
-    "Multiply the floor by the rate. On two GPUs, a rank sends exactly the bytes of the array.",
-    {"several_gpus.half_at_copy": "that is the rate of a copy, which an all-reduce doesn't reach."},
-)
-
-
 def bus_chart(device: Device) -> Html:
     """Bus bandwidth by size on two GPUs, below the rate of a copy."""
     lines: dict[str, dict[float, Figure]] = {
@@ -305,15 +295,7 @@ FIGURES: Mapping[str, Measure] = {
     "floor_of_four_us": lambda device: floor_us(device, 4),
     "half_predicted": half_predicted,
     "half_measured": half_measured,
-    "half_at_copy": lambda device: Figure(
-        floor_us(device).number * one_way(device).number / 1e6, "bytes", origin="floor times the rate of a copy"
-    ),
     "one_call_us": lambda device: time(device, LINKS[2], "calls", "counts", FEW, "launched_us"),
     "many_calls_us": lambda device: time(device, LINKS[2], "calls", "counts", MANY, "launched_us"),
-    "part_bytes": lambda device: Figure(
-        entry(device, LINKS[2], "calls", "bytes") // int(MANY), "bytes", origin=LINKS[2]
-    ),
-    "copy_share": lambda device: Figure(
-        format_value(percent(unpaired_ratio(largest_bus(device), one_way(device))).number, "%"), origin=LINKS[2]
-    ),
+    "call_bytes": lambda device: Figure(entry(device, LINKS[2], "calls", "bytes"), "bytes", origin=LINKS[2]),
 }
