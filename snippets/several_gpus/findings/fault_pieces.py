@@ -18,6 +18,7 @@ from snippets.several_gpus.findings.faults import (
     calls,
     profiled,
     profiled_nccl,
+    saved,
     speedup,
 )
 
@@ -94,13 +95,14 @@ def profilers(device: Device) -> Html:
 
 
 def all_faults(device: Device) -> Html:
-    """Every fault: a step before and after, how many times as fast, the ceiling of its rule."""
+    """Every fault: a step before and after, how many times as fast, what the mend saves, the ceiling of its rule."""
     rows: list[list[Cell]] = []
     for fault in FAULTS.values():
         before, after = (device[loop].time("iteration") for loop in fault.loops)
-        cells = map(figure_cell, (before, after, speedup(device, fault.name)))
+        figures = (before, after, speedup(device, fault.name), saved(device, fault.name))
+        cells = map(figure_cell, figures)
         rows.append([fault.title, *cells, *_rule_cells(device, fault)])
-    head = ["fault", "before", "after", "times as fast", "rule", "its ceiling"]
+    head = ["fault", "before", "after", "times as fast", "saved", "rule", "its ceiling"]
     return table("Ten faults of training on two GPUs, and what mending each one bought", head, rows)
 
 

@@ -76,14 +76,28 @@ LOOPS: Mapping[str, Mapping[str, str]] = {
 """Name of a fault -> label of a loop -> its experiment."""
 
 
+APART = "one_queue"
+"""The fault whose loops have processes of their own, so that their times are no pairs."""
+
+
 def speedup(device: Device, name: str) -> Figure:
-    """How many times as long a step takes before a mend as after it; unpaired where the two had processes of their
-    own."""
+    """How many times as long a step takes before a mend as after it."""
     fault = FAULTS[name]
-    if name != "one_queue":
-        return fault.speedup(device)
+    return unpaired_ratio(*_times_of(device, fault)) if name == APART else fault.speedup(device)
+
+
+def saved(device: Device, name: str) -> Figure:
+    """What a mend saves of a step."""
+    fault = FAULTS[name]
+    if name != APART:
+        return fault.saved(device)
+    before, after = _times_of(device, fault)
+    return derived(before.number - after.number, before, after, unit="us")
+
+
+def _times_of(device: Device, fault: Fault) -> tuple[Figure, Figure]:
     before, after = (device[loop].time("iteration") for loop in fault.loops)
-    return unpaired_ratio(before, after)
+    return before, after
 
 
 # -- what each rank does in a step
@@ -266,7 +280,7 @@ unused_speedup = faster("SF23", "unused", 1.0, "Leaving find_unused_parameters o
 @claim("SF24", at_least(1.02), scope="timing")
 def one_queue_speedup(device: Device) -> Figure:
     """Without CUDA_DEVICE_MAX_CONNECTIONS=1, a step with FSDP is at least 1.02 times as fast."""
-    return speedup(device, "one_queue")
+    return speedup(device, APART)
 
 
 @claim("SF25", at_least(1.1), scope="timing")
