@@ -11,7 +11,7 @@ from snippets.lab.experiment import find
 from snippets.lab.finding import Device
 from snippets.lab.finding.fault import Fault
 from snippets.lab.page import mend_diff, rank_bars, rank_lanes, show as show, timing_bars
-from snippets.several_gpus.findings.faults import (
+from snippets.several_gpus.findings.fault_loops import (
     CHAPTER,
     FAULTS,
     LOOPS,
