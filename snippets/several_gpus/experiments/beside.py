@@ -163,7 +163,9 @@ def beside(
     alone = times_us({"alone_us": product}, device)
     multiprocessors = 1
     if device == "cuda":
-        properties = torch.cuda.get_device_properties()
+        properties = torch.cuda.get_device_properties(
+            torch.cuda.current_device()
+        )
         multiprocessors = properties.multi_processor_count
     measure = functools.partial(
         next_to, device, product, min(alone["alone_us"])

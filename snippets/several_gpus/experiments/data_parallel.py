@@ -7,8 +7,9 @@ for the negative of its input, so that their gradients differ.
 from __future__ import annotations
 
 import functools
+import gc
 import itertools
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -108,42 +109,43 @@ def weights_apart(model: Any, device: str) -> float:
     return high + minus_low
 
 
-def reference(
-    world: int, variant: str, width: int, blocks: int, tokens: int, device: str
-) -> Callable[[int], list[float]]:
-    """The mean losses of so many steps over all ranks' batches in float32 on
+@functools.cache
+def exact_losses(
+    world: int,
+    is_together: bool,
+    width: int,
+    blocks: int,
+    tokens: int,
+    device: str,
+    count: int,
+) -> tuple[float, ...]:
+    """The mean losses of `count` steps over all ranks' batches in float32 on
     one GPU: of one model, or of a model for each rank without communication.
+    All rungs of a process share them.
     """
+    import torch
+    import torch.nn.functional as F
 
-    def losses(count: int) -> list[float]:
-        import torch
-        import torch.nn.functional as F
+    from snippets.several_gpus.model import random_model
 
-        from snippets.several_gpus.model import random_model
-
-        dtype = dtype_of(device)
-        batches = [
-            batches_of(rank, width, tokens, device, dtype)
-            for rank in range(world)
-        ]
-        groups = [batches]
-        if variant == "alone":
-            groups = [[each] for each in batches]
-        sums = [0.0] * count
-        for group in groups:
-            model = random_model(width, blocks, device, dtype).float()
-            optimizer = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE)
-            for index in range(count):
-                for each in group:
-                    x, y = each[index % BATCHES]
-                    loss = F.mse_loss(model(x.float()), y.float())
-                    (loss / len(group)).backward()
-                    sums[index] += loss.item() / world
-                optimizer.step()
-                optimizer.zero_grad()
-        return sums
-
-    return losses
+    dtype = dtype_of(device)
+    batches = [
+        batches_of(rank, width, tokens, device, dtype) for rank in range(world)
+    ]
+    groups = [batches] if is_together else [[each] for each in batches]
+    means = [0.0] * count
+    for group in groups:
+        model = random_model(width, blocks, device, dtype).float()
+        optimizer = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE)
+        for index in range(count):
+            for each in group:
+                x, y = each[index % BATCHES]
+                loss = F.mse_loss(model(x.float()), y.float())
+                (loss / len(group)).backward()
+                means[index] += loss.item() / world
+            optimizer.step()
+            optimizer.zero_grad()
+    return tuple(means)
 
 
 def rung_loop(
@@ -164,7 +166,15 @@ def rung_loop(
         losses = checked(model, losses, device)
     return Loop(
         losses=losses,
-        reference=reference(world, variant, width, blocks, tokens, device),
+        reference=functools.partial(
+            exact_losses,
+            world,
+            variant != "alone",
+            width,
+            blocks,
+            tokens,
+            device,
+        ),
     )
 
 
@@ -214,6 +224,8 @@ def token_counts(
             for name, rung in rungs.items()
         }
         found[str(count)] = times_us(steps, device)
+        steps.clear()
+        gc.collect()  # modules of DistributedDataParallel are in cycles
     gradients = random_numbers(device, rank, parameter_count(width, blocks))
     op = average_of(device)
     alone = {

@@ -4,7 +4,7 @@ neighbor, and all-reduce in symmetric memory."""
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from snippets.lab.experiment import Experiment, Instruments
@@ -60,56 +60,60 @@ def collectives_of(whole: Tensor, part: Tensor, op: Any) -> dict[str, Step]:
     }
 
 
-def curve(device: str, rank: int, world: int, sizes: list[int]) -> Any:
-    """Each collective by the bytes of the whole array.
+def curve(
+    device: str, rank: int, world: int, sizes: list[int], in_graph: bool
+) -> dict[str, dict[str, list[float]]]:
+    """Each collective by the bytes of the whole array: microseconds of a call
+    in a CUDA graph of repeated calls, or launched by Python one by one.
 
-    Returns {collective: {bytes: {"us": in a CUDA graph of repeated calls,
-    "launched_us": launched by Python one by one}}}.
+    Returns {collective: {bytes: samples}}.
     """
     count = max(sizes) // ITEM_BYTES
     whole = random_numbers(device, rank, count)
     part = random_numbers(device, rank, count // world)
-    found: dict[str, Any] = {}
+    found: dict[str, dict[str, list[float]]] = {}
     for size in sizes:
         count = size // ITEM_BYTES
         steps = collectives_of(
             whole[:count], part[: count // world], average_of(device)
         )
-        calls = CALLS if size <= SMALL_BYTES else 2
-        for name, step in steps.items():
-            samples = times_us(
-                {"us": repeated(step, device, calls), "launched_us": step},
-                device,
-            )
-            found.setdefault(name, {})[str(size)] = {
-                "us": each_us(samples["us"], calls),
-                "launched_us": samples["launched_us"],
+        calls = 1
+        if in_graph:
+            calls = CALLS if size <= SMALL_BYTES else 2
+            steps = {
+                name: repeated(step, device, calls)
+                for name, step in steps.items()
             }
+        for name, samples in times_us(steps, device).items():
+            by_size = found.setdefault(name, {})
+            by_size[str(size)] = each_us(samples, calls)
     return found
 
 
 def many_calls(
-    device: str, rank: int, size: int, counts: list[int]
-) -> dict[str, Any]:
-    """All-reduce of the same bytes in more and more calls.
+    device: str, rank: int, size: int, counts: list[int], in_graph: bool
+) -> dict[str, list[float]]:
+    """All-reduce of the same bytes in more and more calls: microseconds of
+    all calls, in a CUDA graph or launched by Python.
 
-    Returns {calls: {"us": in a CUDA graph, "launched_us"}}, of all calls.
+    Returns {calls: samples}.
     """
+    whole = random_numbers(device, rank, size // ITEM_BYTES)
+    steps: dict[str, Step] = {}
+    for count in counts:
+        step = functools.partial(
+            reduce_parts, whole.chunk(count), average_of(device)
+        )
+        steps[str(count)] = repeated(step, device, 1) if in_graph else step
+    return times_us(steps, device)
+
+
+def reduce_parts(parts: Sequence[Tensor], op: Any) -> None:
+    """An all-reduce of each part."""
     import torch.distributed as dist
 
-    whole = random_numbers(device, rank, size // ITEM_BYTES)
-    op = average_of(device)
-    found: dict[str, Any] = {}
-    for count in counts:
-        parts = whole.chunk(count)
-
-        def step(parts: Any = parts) -> None:
-            for part in parts:
-                dist.all_reduce(part, op=op)
-
-        graph = repeated(step, device, 1)
-        found[str(count)] = times_us({"us": graph, "launched_us": step}, device)
-    return found
+    for part in parts:
+        dist.all_reduce(part, op=op)
 
 
 def symmetric(device: str, count: int) -> tuple[Any, Any, str]:
@@ -240,22 +244,40 @@ def link(
 ) -> dict[str, Any]:
     """All measurements of the link.
 
-    Returns {"ranks", "collectives", "calls": {"bytes", "counts"}, "copies",
-    "symmetric"}; a part that failed is {"stopped": why}.
+    Python's launches come first, because NCCL orders later launches with the
+    graphs that it is captured in.
+    Returns {"ranks", "collectives": {collective: {bytes: {"us": in a CUDA
+    graph, "launched_us": launched by Python}}}, "calls": {"bytes", "counts":
+    {calls: {"us", "launched_us"}}}, "copies", "symmetric"}; a part that failed
+    is {"stopped": why}.
     """
     sizes = [KIB * each for each in numbers(kibibytes)]
-    size = MIB * calls_mebibytes
-    in_parts = functools.partial(many_calls, device, rank, size)
+    size, counts = MIB * calls_mebibytes, numbers(calls)
+    by_size = functools.partial(curve, device, rank, world, sizes)
+    by_count = functools.partial(many_calls, device, rank, size, counts)
+    launched, launched_calls = by_size(False), by_count(False)
+    graphs, graph_calls = by_size(True), by_count(True)
     symmetric_sizes = [KIB * each for each in numbers(symmetric_kibibytes)]
     copied = functools.partial(copies, device, rank, world)
     return {
         "ranks": world,
-        "collectives": curve(device, rank, world, sizes),
-        "calls": {"bytes": size, "counts": in_parts(numbers(calls))},
+        "collectives": {
+            name: both(graphs[name], launched[name]) for name in graphs
+        },
+        "calls": {"bytes": size, "counts": both(graph_calls, launched_calls)},
         "copies": or_reason(lambda: copied(MIB * copy_mebibytes)),
         "symmetric": or_reason(
             lambda: symmetric_memory(device, rank, symmetric_sizes)
         ),
+    }
+
+
+def both(
+    graphs: Mapping[str, list[float]], launched: Mapping[str, list[float]]
+) -> dict[str, dict[str, list[float]]]:
+    """Samples of calls in graphs and of launched calls under the same keys."""
+    return {
+        key: {"us": graphs[key], "launched_us": launched[key]} for key in graphs
     }
 
 
