@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from kinetoscope.trace.kineto import read_trace
 from snippets.lab.capture.profile_here import profile_here
 from snippets.lab.capture.ranks import RankError
 from snippets.lab.experiment import ExperimentError, NeedsGpu, Subject, WrongAnswer, find
+from snippets.lab.recording.device import PROJECT
 from tests.lab.capture.faults import PACKAGE
 
 (RIGHT,) = find("faults/right", PACKAGE)
@@ -100,3 +102,24 @@ def test_too_few_gpus_for_the_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
     message = "ranks/first needs 2 GPUs, and this machine has 1; --device cpu runs it with gloo"
     with pytest.raises(NeedsGpu, match=f"^{message}$"):
         profile_here(first, "cuda", None, PACKAGE)
+
+
+def test_the_example_of_the_contributors_page_runs(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = (PROJECT / "docs" / "contributing.md").read_text("utf-8")
+    (example,) = re.findall(r"```python\n(def data_parallel.*?)```", text, re.DOTALL)
+    folder = tmp_path / tmp_path.name / "rmsnorm"
+    folder.mkdir(parents=True)
+    (folder / "experiments.py").write_text(
+        f"from __future__ import annotations\n\nfrom snippets.lab.experiment import Experiment, Loop\n\n{example}"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    (experiment,) = find("rmsnorm/data_parallel", tmp_path.name)
+    profile_here(experiment.at(tokens=8), "cpu", None, tmp_path.name)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "rmsnorm/data_parallel on cpu: tokens=8, 2 ranks"
+    assert any(line.split()[:1] == ["c10d::allreduce_"] for line in lines)
+    error = re.fullmatch(r"relative error of the losses (\S+) \(float32 reference, at most 1e-02\)", lines[-1])
+    assert error is not None
+    assert float(error[1]) < 1e-6
