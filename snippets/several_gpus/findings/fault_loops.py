@@ -27,9 +27,7 @@ FAULTS = {
     for fault in (
         _fault("uneven", "A rank with more sequences", "uneven_before", "uneven_after", STRAGGLERS),
         _fault("late", "A late CPU, and a GPU with much work", "late_before", "late_after", STRAGGLERS),
-        _fault(
-            "late_small", "A late CPU, and a GPU that waits for it", "late_small_before", "item_after", "stragglers"
-        ),
+        _fault("late_small", "A late CPU, and a GPU that waits for it", "late_small_before", "item_after", STRAGGLERS),
         _fault("one_bucket", "One bucket for all gradients", "one_bucket_before", "ddp_after", "exposed-communication"),
         _fault(
             "afterwards", "Gradients reduced after backward", "afterwards_before", "ddp_after", "exposed-communication"
@@ -86,11 +84,6 @@ def _times_of(device: Device, fault: Fault) -> tuple[Figure, Figure]:
 def nccl_us(step: Step) -> float:
     """The time of a step's communication kernels, which wait and transfer."""
     return math.fsum(kernel.duration_us for kernel in collectives(step))
-
-
-def own_us(step: Step) -> float:
-    """The time of a step's other kernels and copies."""
-    return math.fsum(each.duration_us for each in step.activities) - nccl_us(step)
 
 
 def nccl_of(device: Device, loop: str, rank: int) -> Figure:
