@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import re
 import tempfile
 import time
 from collections.abc import Iterator
@@ -51,6 +52,8 @@ def test_the_first_rank_that_fails_is_the_cause(
     }
     out = capsys.readouterr().out
     assert "    | the second line\n" in out, "the traceback of the rank that raised"
+    hung = out[out.index("ranks/hangs: checking") : out.index("ranks/hangs: failed")]
+    assert re.findall(r"\| (rank \d):\n    \| (Stack)", hung) == [("rank 0", "Stack"), ("rank 1", "Stack")]
     assert "closed by peer" not in out, "not that of its neighbor"
     recording = load_recording(tmp_path, DEVICE, "ranks/first")
     assert (recording.has_trace, recording.environment.gpus) == (True, 2)

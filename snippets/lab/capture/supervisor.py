@@ -6,10 +6,12 @@ s and a chapter needs a dozen processes (NVIDIA H200 machine). An experiment wit
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import multiprocessing
 import os
 import selectors
+import signal
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -33,6 +35,10 @@ Task = tuple[list[str], str, str, Path, int]
 WORKER = "snippets.lab.capture.worker"
 LONGEST_TEMPORARY_FOLDER = 60
 """The server listens at a socket there, and a socket's path has at most 107 characters."""
+ENDS_S = 30
+"""For a process to end after its last group."""
+STACK_SIGNAL = signal.SIGUSR1
+"""At this signal a worker prints its stack."""
 PRELOADED = ["torch.profiler", "torch._dynamo", "torch._inductor.compile_fx", WORKER]
 
 
@@ -112,6 +118,7 @@ def _work(writer: Any, log: Path, variables: dict[str, str], task: Task) -> None
     os.chdir(PROJECT)
     for descriptor, path, flags in ((0, os.devnull, os.O_RDONLY), (1, log, os.O_WRONLY), (2, log, os.O_WRONLY)):
         os.dup2(os.open(path, flags | os.O_APPEND), descriptor)
+    faulthandler.register(STACK_SIGNAL, file=2, all_threads=False)
     from snippets.lab.capture.worker import work
 
     with os.fdopen(os.dup(writer.fileno()), "w", encoding="utf-8", buffering=1) as events:
@@ -146,6 +153,7 @@ class Events:
         if self.failures:
             yield self._first_failure()
         elif self.left:
+            self._print_stacks()
             yield {"experiment": self.current, "failed": f"ran past its limit of {self.deadline.limit_s} s"}
 
     def _progress(self, event: Event) -> None:
@@ -155,15 +163,28 @@ class Events:
             if self.left:
                 self.deadline.start(self.left[0])
                 self.current = self.left[0][0].id
+            else:
+                self.deadline.end_in(ENDS_S)  # leaving a process group can hang
 
     def _ended(self, number: int) -> Event:
         """The failure of a worker that has closed its pipe; empty if it is done."""
         process = self.workers[number].process
-        process.join(timeout=30)  # a GPU's driver may hang when its process ends
+        process.join(timeout=ENDS_S)  # a GPU's driver may hang when its process ends
         is_done = process.exitcode == 0 if number else not self.left
         if is_done or any(number == failed for _, _, failed, _ in self.failures):
             return {}
         return {"experiment": self.current, "failed": death(process.exitcode)}
+
+    def _print_stacks(self) -> None:
+        """Print the output of each worker, which ends with its stack: where it hangs."""
+        for worker in self.workers:
+            if worker.process.is_alive() and worker.process.pid is not None:
+                os.kill(worker.process.pid, STACK_SIGNAL)
+        time.sleep(GRACE_S)
+        for number, worker in enumerate(self.workers):
+            if len(self.workers) > 1:
+                print(f"    | rank {number}:")
+            _print_end(worker.log)
 
     def _fail(self, number: int, event: Event) -> None:
         """Note a failure. The others may report theirs for a moment: what a lost neighbor causes is no cause."""

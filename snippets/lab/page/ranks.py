@@ -27,6 +27,8 @@ LEAST_TIED = 0.01
 """... of this share of the axis or more."""
 _LEAST = 0.0005
 """Pieces are drawn from this share of the axis on."""
+_LEAST_WAITING = 0.005
+"""Who arrives last is told if a rank waits for this share of its step."""
 _SCALE, _HEAD_PX, _LANE_PX, _GAP_PX, _PITCH_PX = 99.5, 18, 15, 3, 64
 _COLUMNS = (
     "", "rank", "step", "compute", "of it hiding", "exposed transfer", "exposed waiting", "idle", "arrives last",
@@ -47,8 +49,9 @@ def rank_bars(device: Device, variants: Mapping[str, str], caption: str) -> Html
     reports = _reports(device, variants)
     longest_us = max((part.step_us for report in reports.values() for part in report.parts), default=0.0) or 1.0
     body = "".join(_variant(heading, report, longest_us) for heading, report in reports.items())
-    has_hidden = any(part.hidden_us for report in reports.values() for part in report.parts)
-    kinds = ["own", "transfer", "waiting", "idle", *(["hidden"] if has_hidden else [])]
+    parts = [part for report in reports.values() for part in report.parts]
+    times = {"hidden": "hidden_us", "transfer": "transfer_us", "waiting": "waiting_us", "idle": "idle_us"}
+    kinds = ["own", *(kind for kind, name in times.items() if any(getattr(part, name) for part in parts))]
     about = "Each bar is as long as the rank's mean step in the trace, on one scale."
     return figure(caption, about, body, kinds)
 
@@ -61,9 +64,10 @@ def _variant(heading: str, report: RanksReport, longest_us: float) -> str:
 
 
 def _last_text(report: RanksReport) -> str:
-    """Who arrives last most often; empty without collectives."""
+    """Who arrives last most often; empty if ranks hardly wait."""
     compared = report.compared + report.compared_pairs
-    if not compared:
+    waits = (part.waiting_us + part.hidden_waiting_us > _LEAST_WAITING * part.step_us for part in report.parts)
+    if not any(waits):
         return ""
     most = max(report.ranks, key=lambda rank: (rank.last_at, -rank.rank))
     return f"Rank {most.rank} arrives last at {most.last_at:,} of {compared:,} collectives."

@@ -1,5 +1,5 @@
 """A matrix product next to a transfer: what the transfer takes from it, and
-how fewer blocks of NCCL or a copy engine change this."""
+how fewer blocks of NCCL or a DMA engine change this."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from snippets.lab.experiment import Experiment, Instruments
 from snippets.several_gpus.experiments.clocks import (
     ROUNDS,
     Step,
+    activities_of,
     block_us,
-    collective_kernels,
     numbers,
     slowest,
     times_us,
@@ -57,7 +57,7 @@ def transfers_of(
 ) -> dict[str, Callable[[], object]]:
     """Transfer -> a call that starts it on the current stream: collectives on
     an array of `size` bytes, the all-reduce with fewer blocks, and a copy of
-    as many bytes to the next rank, which a copy engine makes."""
+    as many bytes to the next rank, which a DMA engine makes."""
     import torch.distributed as dist
 
     whole = random_numbers(device, rank, size // ITEM_BYTES)
@@ -151,9 +151,9 @@ def beside(
     Returns {"ranks", "bytes": of a transfer, "flops": of a product,
     "multiprocessors", "alone_us", "transfers": {transfer: {"us": of it alone,
     "product_us": of a product next to it, "outlasted": whether the transfers
-    took longer than the products in each round, "blocks": of its NCCL kernel,
-    "products": of a pair, "in_order_us", "side_by_side_us"}}}; a transfer that
-    failed is {"stopped": why}.
+    took longer than the products in each round, "activity", "blocks": of its
+    kernel or copy, "products": of a pair, "in_order_us", "side_by_side_us"}}};
+    a transfer that failed is {"stopped": why}.
     """
     import torch
 
@@ -175,7 +175,12 @@ def beside(
         for name, transfer in transfers.items()
     }
     for name, transfer in transfers.items():  # the profiler comes last
-        found[name]["blocks"] = blocks_of(instruments, transfer, device)
+        seen = activities_of(instruments, transfer, device)
+        longest = max(seen, key=lambda one: one["us"], default={})
+        found[name] |= {
+            "activity": longest.get("name", ""),
+            "blocks": longest.get("blocks", 0),
+        }
     return {
         "ranks": world,
         "bytes": size,
@@ -184,12 +189,6 @@ def beside(
         **alone,
         "transfers": found,
     }
-
-
-def blocks_of(instruments: Instruments, transfer: Step, device: str) -> int:
-    """The blocks of the NCCL kernel of a transfer; 0 if it has none."""
-    kernels = collective_kernels(instruments, transfer, device)
-    return max((math.prod(one["grid"]) for one in kernels), default=0)
 
 
 def next_to(

@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from snippets.lab.experiment import Instruments
+
 Step = Callable[[], object]
 BLOCK_US = 10_000.0
 """Of a sample; shorter steps are called several times for it."""
@@ -100,9 +102,11 @@ def each_us(samples: Sequence[float], calls: int) -> list[float]:
     return [round(us / calls, 3) for us in samples]
 
 
-def collective_kernels(instruments: Any, step: Step, device: str) -> list[Any]:
-    """Name, grid, block and microseconds of the NCCL kernels of one call on
-    this rank. Empty on a CPU."""
+def activities_of(
+    instruments: Instruments, step: Step, device: str
+) -> list[dict[str, Any]]:
+    """What one call puts on this rank's GPU: name, blocks (0 of a copy) and
+    microseconds of each activity. Empty on a CPU."""
     import torch
 
     step()
@@ -116,12 +120,10 @@ def collective_kernels(instruments: Any, step: Step, device: str) -> list[Any]:
     return [
         {
             "name": one.name,
-            "grid": one.grid,
-            "block": one.block,
+            "blocks": math.prod(one.grid) if one.grid else 0,
             "us": one.duration_us,
         }
         for one in instruments.read_activities(finished)
-        if one.name.startswith("ncclDevKernel")
     ]
 
 

@@ -31,7 +31,7 @@ NAMES = {
     "max_ctas=8": "all-reduce: max_ctas=8",
     "max_ctas=4": "all-reduce: max_ctas=4",
     "max_ctas=2": "all-reduce: max_ctas=2",
-    "copy": "copy to the other GPU: copy engine",
+    "copy": "copy to the other GPU: DMA engine",
 }
 """Transfer -> its name, in the order of the page."""
 FEWER = "max_ctas=4"
@@ -129,9 +129,16 @@ def fewer_blocks_cost_rate(device: Device) -> Figure:
 
 
 @claim("SG34", at_most(1.05), scope="timing")
-def copy_engine_is_free(device: Device) -> Figure:
+def dma_engine_is_free(device: Device) -> Figure:
     """Next to a copy to the other GPU, a product takes at most 5 % longer."""
     return slowdown(device, "copy")
+
+
+@claim("SG36", equals("Memcpy"))
+def copy_is_no_kernel(device: Device) -> Figure:
+    """A copy to the other GPU is a memcpy in the trace and no kernel: a DMA engine makes it."""
+    name: str = entry(device, BESIDE, "transfers", "copy", "activity")
+    return Figure(name.partition(" ")[0], origin=f"{BESIDE}: {name}")
 
 
 @claim("SG35", at_most(0.9), scope="timing")

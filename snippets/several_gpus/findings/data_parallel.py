@@ -29,7 +29,7 @@ from snippets.lab.finding import (
     unpaired_ratio,
 )
 from snippets.lab.finding.probed import difference, entry, rate, ratio, time
-from snippets.lab.page import Computation, floor_bars, prediction as prediction, show as show, timeline
+from snippets.lab.page import Computation, floor_bars, prediction as prediction, rank_bars, show as show
 from snippets.several_gpus.findings.link import largest_bus, sent_share
 
 RUNGS = {
@@ -259,13 +259,13 @@ def ladder_table(device: Device) -> Html:
     return table("The rungs in numbers, on two GPUs", head, rows)
 
 
-def rungs_on_the_axis(device: Device) -> Html:
-    """The traces of two rungs, one step each."""
+def ranks_of_rungs(device: Device) -> Html:
+    """The parts of each rank's step, with one bucket and with buckets in backward."""
     variants = {
-        "one bucket": "several_gpus/one_bucket",
+        "one bucket after backward": "several_gpus/one_bucket",
         "buckets in backward": "several_gpus/buckets_in_backward",
     }
-    return timeline(device, variants, "A step of rank 0 with one bucket after backward, and with buckets in backward")
+    return rank_bars(device, variants, "Where a step of each rank goes, in the trace")
 
 
 def tokens_chart(device: Device) -> Html:

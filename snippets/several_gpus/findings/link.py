@@ -1,4 +1,4 @@
-"""The link between GPUs: the rate and the floor of collectives, and what reaches them."""
+"""The link between GPUs: the rate and the latency of collectives, and what reaches them."""
 
 from __future__ import annotations
 
@@ -82,16 +82,16 @@ def both_ways(device: Device, ranks: int = 2) -> Figure:
     return rate(entry(device, link, "copies", "bytes"), time(device, link, "copies", "all_us"), "bytes/s")
 
 
-def floor_us(device: Device, ranks: int = 2) -> Figure:
-    """The smallest all-reduce, in a CUDA graph."""
+def latency_us(device: Device, ranks: int = 2) -> Figure:
+    """The time of the smallest all-reduce, in a CUDA graph."""
     return call_us(device, "all_reduce", SMALLEST, ranks)
 
 
 def half_predicted(device: Device) -> Figure:
-    """The bytes whose transfer takes as long as the floor: half of the time of such a call is transfer."""
-    floor, bus = floor_us(device), largest_bus(device)
-    value = floor.number * bus.number / 1e6 / sent_share("all_reduce", 2)
-    return Figure(value, "bytes", origin=f"{floor.origin}; {bus.origin}")
+    """The bytes whose transfer takes as long as the latency: half of the time of such a call is transfer."""
+    latency, bus = latency_us(device), largest_bus(device)
+    value = latency.number * bus.number / 1e6 / sent_share("all_reduce", 2)
+    return Figure(value, "bytes", origin=f"{latency.origin}; {bus.origin}")
 
 
 def half_measured(device: Device) -> Figure:
@@ -134,22 +134,22 @@ def directions_do_not_share(device: Device) -> Figure:
 
 
 @claim("SG4", at_most(1.5), scope="timing")
-def small_calls_take_the_floor(device: Device) -> Figure:
+def small_calls_take_the_latency(device: Device) -> Figure:
     """In a CUDA graph, an all-reduce of 64 KiB takes at most 1.5 times as long as an all-reduce of 4 KiB."""
-    return unpaired_ratio(call_us(device, "all_reduce", 64 * KIB), floor_us(device))
+    return unpaired_ratio(call_us(device, "all_reduce", 64 * KIB), latency_us(device))
 
 
 @claim("SG5", at_least(1.5), scope="timing")
 def python_launches_slower(device: Device) -> Figure:
     """Launched by Python one by one, all-reduces of 4 KiB take at least 1.5 times as long as in a CUDA graph."""
     launched = call_us(device, "all_reduce", SMALLEST, kind="launched_us")
-    return unpaired_ratio(launched, floor_us(device))
+    return unpaired_ratio(launched, latency_us(device))
 
 
 @claim("SG6", between(0.5, 2), scope="timing")
 def half_as_predicted(device: Device) -> Figure:
-    """The bytes at which an all-reduce reaches half of its bus bandwidth are within a factor of two of floor times
-    rate."""
+    """The bytes at which an all-reduce reaches half of its bus bandwidth are within a factor of two of latency
+    times rate."""
     return unpaired_ratio(half_measured(device), half_predicted(device))
 
 
@@ -281,7 +281,7 @@ def given(device: Device) -> Html:
         ["a copy to the other GPU, one direction", figure_cell(one_way(device))],
         ["the same, both directions at once, each", figure_cell(both_ways(device))],
         ["all-reduce of 1 GiB, bus bandwidth", figure_cell(largest_bus(device))],
-        ["all-reduce of 4 KiB, the floor", figure_cell(floor_us(device))],
+        ["all-reduce of 4 KiB, the latency", figure_cell(latency_us(device))],
     ]
     return table("Given: the link between two GPUs", ["", "measured"], rows)
 
@@ -291,8 +291,8 @@ FIGURES: Mapping[str, Measure] = {
     "both_ways": both_ways,
     "largest_bus": largest_bus,
     "largest_bus_of_four": lambda device: largest_bus(device, 4),
-    "floor_us": floor_us,
-    "floor_of_four_us": lambda device: floor_us(device, 4),
+    "latency_us": latency_us,
+    "latency_of_four_us": lambda device: latency_us(device, 4),
     "half_predicted": half_predicted,
     "half_measured": half_measured,
     "one_call_us": lambda device: time(device, LINKS[2], "calls", "counts", FEW, "launched_us"),

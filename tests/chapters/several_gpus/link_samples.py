@@ -42,7 +42,7 @@ def around(us: float) -> list[float]:
 def link(
     ranks: int = 2,
     *,
-    floor: float = 10.0,
+    latency: float = 10.0,
     bus: float = 320e9,
     slow_to: int = 0,
     copy: float = 396e9,
@@ -52,7 +52,7 @@ def link(
     calls: float = 12.0,
     **symmetric: float,
 ) -> dict[str, Any]:
-    """A link whose calls take a floor and the time of their bytes; up to `slow_to` bytes, four times that.
+    """A link whose calls take a latency and the time of their bytes; up to `slow_to` bytes, four times that.
 
     `gather` is the share of an all-reduce's time that the other collectives take; `launched` and `calls` are
     microseconds of a call of few bytes, by Python and in a graph; `symmetric` is a factor of a kind's time.
@@ -60,11 +60,11 @@ def link(
     collectives: dict[str, Any] = {}
     for name in ("all_reduce", "all_gather", "reduce_scatter"):
         for size in SIZES:
-            us = floor + 1e6 * sent_share("all_reduce", ranks) * size / bus * (4 if size <= slow_to else 1)
+            us = latency + 1e6 * sent_share("all_reduce", ranks) * size / bus * (4 if size <= slow_to else 1)
             us *= 1.0 if name == "all_reduce" else gather
             entry = {"us": around(us), "launched_us": around(max(us, launched))}
             collectives.setdefault(name, {})[str(size)] = entry
-    whole = floor + 1e6 * (64 << 20) / bus
+    whole = latency + 1e6 * (64 << 20) / bus
     counts = {
         str(count): {"us": around(max(whole, calls * count)), "launched_us": around(max(whole, launched * count))}
         for count in (1, 4, 16, 64, 256, 1024)
@@ -74,7 +74,7 @@ def link(
         "collectives": collectives,
         "calls": {"bytes": 64 << 20, "counts": counts},
         "copies": copies(copy, other_copy),
-        "symmetric": symmetric_memory(ranks, floor, bus, symmetric),
+        "symmetric": symmetric_memory(ranks, latency, bus, symmetric),
     }
 
 
@@ -83,15 +83,15 @@ def copies(rate: float, share: float) -> dict[str, Any]:
     return {"bytes": 256 << 20, "one_us": around(us), "all_us": around(us / share)}
 
 
-def symmetric_memory(ranks: int, floor: float, bus: float, factors: Mapping[str, float]) -> dict[str, Any]:
-    """One shot reads n - 1 arrays, two shots 2 (n - 1) / n of one; both have a third of NCCL's floor."""
+def symmetric_memory(ranks: int, latency: float, bus: float, factors: Mapping[str, float]) -> dict[str, Any]:
+    """One shot reads n - 1 arrays, two shots 2 (n - 1) / n of one; both have a third of NCCL's latency."""
     passes = {"nccl_us": sent_share("all_reduce", ranks), "one_shot_us": ranks - 1.0}
     passes["two_shot_us"] = 1.1 * passes["nccl_us"]
     return {
         str(size): {
             **{
                 name: around(
-                    factors.get(name, 1.0) * ((floor if name == "nccl_us" else floor / 3) + 1e6 * each * size / bus)
+                    factors.get(name, 1.0) * ((latency if name == "nccl_us" else latency / 3) + 1e6 * each * size / bus)
                 )
                 for name, each in passes.items()
             },
@@ -160,6 +160,7 @@ def beside(
     copy: float = 1.01,
     transfer: float = 3.0,
     pair: float = 0.8,
+    copied: str = "Memcpy PtoP (Device -> Device)",
     outlasted: bool = True,
 ) -> dict[str, Any]:
     """A product of 1.45 ms and its slowdowns; `transfer` is the factor of an all-reduce with four blocks."""
@@ -173,6 +174,7 @@ def beside(
             "us": around(1_700.0 * (transfer if name == "max_ctas=4" else 1.0)),
             "product_us": around(alone * factor),
             "outlasted": outlasted,
+            "activity": copied if name == "copy" else ALL_REDUCE,
             "blocks": grids[name],
             "products": 1,
             "in_order_us": around(3_150.0),
@@ -201,7 +203,7 @@ def probes() -> dict[str, dict[str, Any]]:
     }
 
 
-def rank_trace(rank: int, calls: int, is_hidden: bool) -> bytes:
+def rank_trace(rank: int, calls: int, is_hidden: bool, is_annotated: bool = True) -> bytes:
     """Three steps of one rank: a backward, and all-reduces next to it or behind it."""
     found: list[events.Event] = []
     correlation = 0
@@ -222,25 +224,35 @@ def rank_trace(rank: int, calls: int, is_hidden: bool) -> bytes:
             kernel["args"] |= {"Collective name": "allreduce", "In msg nelems": 1 << 20, "Out msg nelems": 1 << 20}
             kernel["args"] |= {"Group size": WORLD, "dtype": "BFloat16", "Process Group Name": "0"}
             kernel["args"] |= {"Process Group Description": "default_pg", "Process Group Ranks": "[0, 1]"}
-            found += [events.launch(correlation, begin + 8), kernel]
+            called = begin + 8 + index
+            found += [
+                events.op("c10d::allreduce_", called, 0.9),
+                events.op("record_param_comms", called + 0.1, 0.7),
+                *([events.annotation("nccl:all_reduce", called + 0.2, 0.5)] if is_annotated else []),
+                events.launch(correlation, called + 0.3, duration=0.2),
+                events.gpu_annotation("nccl:all_reduce", at, CALL_US, stream=13),
+                kernel,
+            ]
     job = {"rank": rank, "world_size": WORLD, "backend": "nccl"}
     job |= {"pg_config": [{"pg_name": "0", "ranks": [0, 1]}]}
     devices = [{"id": 0, "name": "NVIDIA Sample"}]
     return events.trace_bytes(*found, baseTimeNanoseconds=BASE_NS, distributedInfo=job, deviceProperties=devices)
 
 
-def merged(calls: int, is_hidden: bool) -> bytes:
+def merged(calls: int, is_hidden: bool, is_annotated: bool = True) -> bytes:
     """The trace of both ranks in one file."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         paths = [folder / f"rank{rank}.json" for rank in range(WORLD)]
         for rank, path in enumerate(paths):
-            path.write_bytes(rank_trace(rank, calls, is_hidden))
+            path.write_bytes(rank_trace(rank, calls, is_hidden, is_annotated))
         merge_ranks(paths, folder / "job.json")
         return (folder / "job.json").read_bytes()
 
 
-def rung(name: str, us: float, calls: int | None = None, is_hidden: bool | None = None) -> Sample:
+def rung(
+    name: str, us: float, calls: int | None = None, is_hidden: bool | None = None, is_annotated: bool = True
+) -> Sample:
     """A rung of the ladder with its trace."""
     (described,) = find(f"several_gpus/{name}")
     point = samples.point(
@@ -254,19 +266,19 @@ def rung(name: str, us: float, calls: int | None = None, is_hidden: bool | None 
         f"several_gpus/{name}", label=described.label, points=(point,), environment=samples.environment(gpus=WORLD)
     )
     number = CALLS.get(name, 16) if calls is None else calls
-    return recording, merged(number, name in HIDDEN if is_hidden is None else is_hidden)
+    return recording, merged(number, name in HIDDEN if is_hidden is None else is_hidden, is_annotated)
 
 
 def recordings(
     iterations: Mapping[str, float] | None = None,
     data: Mapping[str, Any] | None = None,
-    traces: Mapping[str, tuple[int, bool]] | None = None,
+    traces: Mapping[str, tuple[Any, ...]] | None = None,
 ) -> list[Sample]:
-    """One for each experiment; with arguments only those that they change: times of rungs, data of probes, and numbers
-    of all-reduces with whether they are hidden."""
+    """One for each experiment; with arguments only those that they change: times of rungs, data of probes, and
+    traces: numbers of all-reduces, whether they are hidden and whether they are annotated."""
     whole = not (iterations or data or traces)
     times = ITERATION_US if whole else {name: ITERATION_US[name] for name in traces or {}} | dict(iterations or {})
-    rungs = [rung(name, us, *(traces or {}).get(name, (None, None))) for name, us in times.items()]
+    rungs = [rung(name, us, *(traces or {}).get(name, ())) for name, us in times.items()]
     probed = probes() if whole else data or {}
     assert set(times) <= set(RUNGS)
     return [*rungs, *(sample_of(f"several_gpus/{name}", 0.0, data=each) for name, each in probed.items())]

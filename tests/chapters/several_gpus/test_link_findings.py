@@ -59,9 +59,9 @@ def test_what_a_rank_sends(collective: str, ranks: int, share: float) -> None:
 
 
 def test_figures_of_the_link(device: Device) -> None:
-    names = ("floor_us", "one_way", "largest_bus", "half_predicted", "half_measured", "many_calls_us", "call_bytes")
+    names = ("latency_us", "one_way", "largest_bus", "half_predicted", "half_measured", "many_calls_us", "call_bytes")
     assert {name: figure(f"several_gpus.{name}", device).text for name in names} == {
-        "floor_us": "10.0 µs",
+        "latency_us": "10.0 µs",
         "one_way": "396 GB/s",
         "largest_bus": "319 GB/s",
         "half_predicted": "3.19 MB",
@@ -113,7 +113,7 @@ FLIPS: list[tuple[str, Changes]] = [
     ("SG1", of_link(bus=200e9)),
     ("SG2", of_link(copy=300e9)),
     ("SG3", of_link(other_copy=0.6)),
-    ("SG4", of_link(floor=0.1)),
+    ("SG4", of_link(latency=0.1)),
     ("SG5", of_link(launched=11.0)),
     ("SG6", of_link(slow_to=64 << 20)),
     ("SG7", of_link(gather=0.7)),
@@ -145,6 +145,8 @@ FLIPS: list[tuple[str, Changes]] = [
     ("SG33", of_beside(transfer=1.0)),
     ("SG34", of_beside(copy=1.2)),
     ("SG35", of_beside(pair=1.0)),
+    ("SG37", {"traces": {"each_parameter": (96, False, False)}}),
+    ("SG36", of_beside(copied="copy_kernel")),
 ]
 
 

@@ -31,7 +31,7 @@ PINNED = {
     "capture/recorder.py": "d0328ebb7d5e68d8",
     "capture/selection.py": "8fa03f58bc9acdaf",
     "capture/steady.py": "caf094eccfce0244",
-    "capture/supervisor.py": "13fb9228e106fbc7",
+    "capture/supervisor.py": "cf5015ac10ee546e",
     "capture/timing.py": "f59b096a837d25d2",
     "capture/worker.py": "1b37dcf9e4acb71a",
     "experiment": "285bbace2fab2cf5",
