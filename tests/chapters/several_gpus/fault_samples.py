@@ -203,11 +203,6 @@ def around(us: float) -> list[float]:
     return [share * us for share in SPREAD]
 
 
-def link(us: float = 3_300.0) -> dict[str, Any]:
-    """What the page on faults reads of the link: an all-reduce of 1 GiB."""
-    return {"collectives": {"all_reduce": {str(1 << 30): {"us": around(us)}}}}
-
-
 def profiled(
     none: float = 5_000.0, one: float = 9_000.0, alone: float = 300.0, together: float = 900.0
 ) -> dict[str, Any]:
@@ -219,10 +214,10 @@ def profiled(
 
 
 def fault_recordings(pairs: Mapping[str, Pair] | None = None, data: Mapping[str, Any] | None = None) -> list[Sample]:
-    """One for each loop and each probe; with arguments only those."""
+    """One for each loop and the probe; with arguments only those."""
     is_whole = pairs is None and data is None
     loops = PAIRS if is_whole else pairs or {}
-    probes = {"profiled_ranks": profiled(), "link_2": link()} if is_whole else data or {}
+    probes = {"profiled_ranks": profiled()} if is_whole else data or {}
     return [
         *(loop(name, pair) for name, pair in loops.items()),
         *(sample_of(f"several_gpus/{name}", 0.0, data=each) for name, each in probes.items()),
