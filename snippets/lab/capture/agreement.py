@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import TypeVar
 
+import torch
 import torch.distributed as dist
 
 T = TypeVar("T")
@@ -34,7 +35,7 @@ class Ranks:
     def barrier(self) -> None:
         """Wait for all ranks."""
         if self.world > 1:
-            dist.barrier(self.group)
+            dist.all_reduce(torch.zeros(1), group=self.group)  # dist.barrier would use the GPU of the default group
 
     def gather(self, value: T) -> list[T]:
         """The values of all ranks, in their order."""

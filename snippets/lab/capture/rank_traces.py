@@ -11,7 +11,7 @@ from kinetoscope.trace.events import Trace
 from kinetoscope.trace.kineto import read_trace
 from snippets.lab.capture.agreement import Ranks
 from snippets.lab.capture.loops import profile_loop
-from snippets.lab.capture.profiling import PROFILES, chrome_trace
+from snippets.lab.capture.profiling import PROFILES, export, scrubbed
 from snippets.lab.experiment import Experiment, Loop
 
 
@@ -31,10 +31,11 @@ class RankTraces:
         for _ in range(PROFILES if experiment.first_steps else 1):
             finished = profile_loop(experiment, loop, device, self.ranks)
             self.ranks.barrier()
-            content = chrome_trace(finished)
-            own.write_bytes(content)
-            if not self.ranks.is_any(not same_work(read_trace(content))):
+            exported = export(finished)
+            if not self.ranks.is_any(not same_work(read_trace(exported))):
                 break
+        own.write_bytes(scrubbed(exported))
+        self.ranks.barrier()
         if self.ranks.is_first:
             traces = [self._path(experiment, rank) for rank in range(self.ranks.world)]
             merge_ranks(traces, self.folder / f"{experiment.name}.trace.json")

@@ -15,6 +15,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any
@@ -24,6 +25,8 @@ from snippets.lab.experiment import ExperimentError, NeedsGpu, UnknownName, Wron
 NO_MULTICAST = {"NCCL_NVLS_ENABLE": "0", "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1", "NVSHMEM_DISABLE_NVLS": "1"}
 """NVLink multicast stays off: a program that uses it and dies can leave the GPUs of its host out of order."""
 KNOWN = (ExperimentError, NeedsGpu, UnknownName, WrongAnswer)
+COLLECTIVE_LIMIT = timedelta(minutes=2)
+"""A collective that takes longer ends its rank, with the name of the collective."""
 GRACE_S = 0.5
 """After a rank's failure, the others may report theirs for this long: the earliest is the cause."""
 PRELOADED = ["torch.distributed", "torch._dynamo"]
@@ -91,10 +94,10 @@ def process_group(device: str) -> Iterator[tuple[int, int]]:
     rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     if device == "cuda":
         torch.cuda.set_device(rank)
-        dist.init_process_group("nccl", device_id=torch.device("cuda", rank))
+        dist.init_process_group("nccl", device_id=torch.device("cuda", rank), timeout=COLLECTIVE_LIMIT)
     else:
         torch.set_num_threads(1)
-        dist.init_process_group("gloo")
+        dist.init_process_group("gloo", timeout=COLLECTIVE_LIMIT)
     yield rank, world
     dist.destroy_process_group()  # after an error this could wait for ranks that are gone
 

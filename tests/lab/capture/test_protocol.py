@@ -14,7 +14,7 @@ from snippets.lab.recording.shape import plain_shape
 MEASURED_OF_EXPERIMENT = ("Work", "Subject", "copy_subject", "matmul_subject", "Schedule")
 PINNED = {
     "capture/__init__.py": "3d0780d27efe5b45",
-    "capture/agreement.py": "fd60f87bb4f79f2f",
+    "capture/agreement.py": "fca65932a9386ce6",
     "capture/ceilings.py": "5063e2917509188a",
     "capture/checking.py": "8f0b2b2135296491",
     "capture/cpu.py": "8bcf580adb6fc1cc",
@@ -25,9 +25,9 @@ PINNED = {
     "capture/loops.py": "4176fef8515a96bb",
     "capture/merging.py": "1e1840ed28056a75",
     "capture/profile_here.py": "fd3bf85b22898418",
-    "capture/profiling.py": "5cc0516f3e5bd5fe",
-    "capture/rank_traces.py": "ff2802d4986d7998",
-    "capture/ranks.py": "317f9be99ce10100",
+    "capture/profiling.py": "3a74435178156fb2",
+    "capture/rank_traces.py": "5db4e49c0368dc6e",
+    "capture/ranks.py": "1ad8b2682d3a2301",
     "capture/recorder.py": "d0328ebb7d5e68d8",
     "capture/selection.py": "8fa03f58bc9acdaf",
     "capture/steady.py": "caf094eccfce0244",
