@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from kinetoscope.html import Cell, Html, table
 from kinetoscope.trace.units import format_value
-from snippets.lab.charts.curves import AXIS, EDGE, GAP, LINE, SIDE, Scale
+from snippets.lab.charts.curves import AXIS, EDGE, GAP, LINE, Scale
 from snippets.lab.charts.numbers import chart_id, figure_cell, framed, numbers_caption, require_positive
 from snippets.lab.charts.svg import EDGES, INK, TEXT, WIDTH, canvas, columns, draw, label, plain, plot, rows
 from snippets.lab.finding.device import Device
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Drawing
 
-PANEL = 170
+SIDE, PANEL = 76, 170
+"""Width left of the panel, which has room for `500 GB/s`, and the panel's height."""
 LOOKS = ((EDGES["gpu"], "o"), (EDGES["call"], "^"), (EDGES["gemm"], "s"), (EDGES["copy"], "D"))
 """Color and marker of each line."""
 MAX_TICKS = 5

@@ -18,16 +18,18 @@ from snippets.several_gpus.experiments.clocks import (
     slowest,
     times_us,
 )
-from snippets.several_gpus.experiments.data_parallel import matmul
 from snippets.several_gpus.experiments.link import (
-    ITEM_BYTES,
     MIB,
     average_of,
     collectives_of,
-    neighbor_copy,
     or_reason,
+)
+from snippets.several_gpus.experiments.numbers_of_ranks import (
+    ITEM_BYTES,
     random_numbers,
 )
+from snippets.several_gpus.experiments.symmetric import neighbor_copy
+from snippets.several_gpus.experiments.token_counts import matmul
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup

@@ -87,7 +87,8 @@ def repeated(step: Step, device: str, calls: int) -> Step:
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     # NCCL's watchdog may ask for events of other streams meanwhile
-    with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+    own = torch.cuda.Stream()  # graphs of one stream share a workspace
+    with torch.cuda.graph(graph, stream=own, capture_error_mode="thread_local"):
         call()
     return functools.partial(_replay, graph, call)
 

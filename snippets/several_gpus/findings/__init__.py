@@ -4,11 +4,30 @@ from snippets.several_gpus.findings import (
     beside,
     collective_rows,
     data_parallel,
+    ddp_options,
+    decoding,
     faults,
+    hiding,
     link,
+    mesh,
     pipeline,
     sharded,
+    symmetric,
     tensor_parallel,
 )
 
-PARTS = (link, data_parallel, beside, collective_rows, sharded, tensor_parallel, pipeline, faults)
+PARTS = (
+    link,
+    symmetric,
+    data_parallel,
+    hiding,
+    ddp_options,
+    beside,
+    collective_rows,
+    sharded,
+    tensor_parallel,
+    decoding,
+    mesh,
+    pipeline,
+    faults,
+)

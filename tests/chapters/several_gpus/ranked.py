@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from snippets.lab.capture.instruments import TorchInstruments
 from snippets.lab.experiment import WrongAnswer
 from snippets.several_gpus import parallel
-from snippets.several_gpus.experiments import beside, clocks, data_parallel, link
+from snippets.several_gpus.experiments import beside, clocks, data_parallel, ddp_options, link, token_counts, training
 from snippets.several_gpus.model import random_model
 
 WIDTH, BLOCKS, TOKENS = 16, 2, 8
@@ -34,7 +34,7 @@ def gradients_of_rungs(rank: int, world: int) -> dict[str, list[list[float]]]:
     for name, rung in RUNGS.items():
         model = random_model(WIDTH, BLOCKS, "cpu", torch.float32)
         module, finish = rung(model)
-        x, y = data_parallel.batches_of(rank, WIDTH, TOKENS, "cpu", torch.float32)[0]
+        x, y = training.batches_of(rank, WIDTH, TOKENS, "cpu", torch.float32)[0]
         F.mse_loss(module(x), y).backward()
         finish()
         found[name] = [each.grad.flatten().tolist() for each in model.parameters()]
@@ -51,9 +51,9 @@ def loops(rank: int, world: int, variant: str) -> tuple[list[float], list[float]
 
 def loop_without_mean(rank: int, world: int) -> str:
     """The message of a loop whose ranks keep their own gradients."""
-    model, losses = data_parallel.training("cpu", rank, parallel.alone, WIDTH, BLOCKS, TOKENS)
+    model, losses = training.training("cpu", rank, parallel.alone, WIDTH, BLOCKS, TOKENS)
     try:
-        list(itertools.islice(data_parallel.checked(model, losses, "cpu"), 4))
+        list(itertools.islice(training.checked(model, losses, "cpu"), 4))
     except WrongAnswer as error:
         return str(error)
     return ""
@@ -73,7 +73,7 @@ def calls_of_rungs(rank: int, world: int) -> dict[str, list[int]]:
         found = {}
         for name in ("each_parameter", "one_bucket", "buckets_in_backward"):
             sent.clear()
-            _, losses = data_parallel.training("cpu", rank, RUNGS[name], WIDTH, BLOCKS, TOKENS)
+            _, losses = training.training("cpu", rank, RUNGS[name], WIDTH, BLOCKS, TOKENS)
             next(losses)
             found[name] = list(sent)
         return found
@@ -88,8 +88,8 @@ def probes(rank: int, world: int) -> dict[str, Any]:
     shape = (WIDTH, BLOCKS)
     return {
         "link": link.link(*given, "1,2", "1,4", 1, 1, "1"),
-        "tokens": data_parallel.token_counts(*given, *shape, "2,4"),
-        "ddp_options": data_parallel.ddp_options(*given, *shape, TOKENS, "1,2", 1, 4),
+        "tokens": token_counts.token_counts(*given, *shape, "2,4"),
+        "ddp_options": ddp_options.ddp_options(*given, *shape, TOKENS, "1,2", 1, 4),
         "beside": beside.beside(*given, 8, 1, "2"),
     }
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from snippets.lab.capture.ranks import run_ranks
-from snippets.several_gpus.experiments import data_parallel
+from snippets.several_gpus.experiments import data_parallel, training
 from snippets.several_gpus.experiments.clocks import ROUNDS
 from snippets.several_gpus.model import parameter_count, random_model
 from snippets.several_gpus.parallel import fill_buckets
@@ -41,7 +41,7 @@ def test_each_rung_has_the_mean_of_the_gradients_of_one_model(
 ) -> None:
     model = random_model(ranked.WIDTH, ranked.BLOCKS, "cpu", torch.float32)
     for rank in range(WORLD):
-        batches = data_parallel.batches_of(rank, ranked.WIDTH, ranked.TOKENS, "cpu", torch.float32)
+        batches = training.batches_of(rank, ranked.WIDTH, ranked.TOKENS, "cpu", torch.float32)
         x, y = batches[0]
         (torch.nn.functional.mse_loss(model(x), y) / WORLD).backward()
     for own, expected in zip(gradients[0][rung], model.parameters(), strict=True):
