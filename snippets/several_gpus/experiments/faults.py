@@ -187,7 +187,7 @@ GROUPS: dict[str, tuple[Parameters, tuple[str, ...]]] = {
         ("no_sync_before", "no_sync_backward", "no_sync_after"),
     ),
 }
-"""Group -> sizes and loops, which are timed in turns."""
+"""Group -> sizes and loops, which are timed interleaved: `uneven_faults`."""
 
 
 def loops() -> Iterator[Experiment]:
@@ -195,7 +195,7 @@ def loops() -> Iterator[Experiment]:
     for group, (sizes, names) in GROUPS.items():
         for name in names:
             variant = name.replace("late_small", "late")
-            yield _loop(name, variant, sizes, group=group)
+            yield _loop(name, variant, sizes, group=f"{group}_faults")
     yield _loop("one_queue_before", "fsdp_after", LARGE, environment=ONE_QUEUE)
 
 

@@ -20,7 +20,7 @@ from snippets.lab.finding.device import Device
 from snippets.lab.finding.fault import rule_findings, savings_us
 from snippets.lab.finding.ranks import on_ranks
 from snippets.lab.page.mends import changed_lines, mend_lines
-from snippets.several_gpus.experiments import faults
+from snippets.several_gpus.experiments import EXPERIMENTS, faults
 from snippets.several_gpus.experiments.faults import GROUPS, float32_losses, profiled_ranks
 from tests.chapters.several_gpus import link_samples
 from tests.chapters.several_gpus.fault_samples import (
@@ -136,6 +136,12 @@ def changed(device: Device, root: Path, pairs: Mapping[str, Pair], data: Any = N
 def status(device: Device, claim_id: str) -> str:
     chapter, claim = find_claim(claim_id)
     return judge(claim, chapter, device).status
+
+
+def test_loops_with_faults_share_no_group_with_other_loops() -> None:
+    own = {each.group for each in faults.EXPERIMENTS} - {""}
+    assert own == {f"{group}_faults" for group in GROUPS}
+    assert own.isdisjoint(each.group for each in EXPERIMENTS if each not in faults.EXPERIMENTS)
 
 
 def test_each_loop_has_a_sample() -> None:
