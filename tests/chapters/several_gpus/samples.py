@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tests.chapters.several_gpus import link_samples, shard_samples
+from tests.chapters.several_gpus import fault_samples, link_samples, shard_samples
 from tests.lab.sample_recordings import Sample
 
 
 def recordings() -> list[Sample]:
     """One for each experiment."""
-    return [*link_samples.recordings(), *shard_samples.recordings()]
+    return [*link_samples.recordings(), *shard_samples.recordings(), *fault_samples.fault_recordings()]
