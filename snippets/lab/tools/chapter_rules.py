@@ -21,6 +21,7 @@ EXERCISES = "Exercises"
 WITHOUT_ENDING = (
     "On your machine",
     EXERCISES,
+    "What changed on the GPU, and what stayed?",
     "And next?",
     "What is different from the series",
     "What is different from the articles",
