@@ -13,8 +13,8 @@ from snippets.lab.finding import Device, format_value
 from snippets.lab.page import mend_diff, show as show, timing_bars
 from snippets.training_step.findings.hints import ceiling_share
 from snippets.training_step.findings.loops import FAULTS, TIMED
-from snippets.training_step.findings.pictures import PHASES, phases_timeline
-from snippets.training_step.findings.rows import rows
+from snippets.training_step.findings.pictures import PHASES, phases_timeline as phases_timeline
+from snippets.training_step.findings.rows import rows as rows
 
 BETWEEN: Mapping[str, Mapping[str, str]] = {
     "pageable": {"pinned memory": "pageable_pinned", "on a stream of its own": "pageable_after"},
@@ -57,11 +57,6 @@ def opening(device: Device) -> Html:
 def mend(device: Device, before: str, after: str) -> Html:
     """A mend as a diff of two of the chapter's functions; the same for every device."""
     return mend_diff(device, "training_step", before, after)
-
-
-def lanes(device: Device, fault: str, variants: Mapping[str, str], caption: str) -> Html:
-    """The middle steps of a fault's loops as a picture, and the rows that give the fault away."""
-    return Html(phases_timeline(device, variants, caption) + rows(device, fault))
 
 
 def times(device: Device, fault: str) -> Html:
