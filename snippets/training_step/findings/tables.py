@@ -71,6 +71,11 @@ def times(device: Device, fault: str) -> Html:
     return table(f"{FAULTS[fault].title}: an iteration", ["loop", "time"], lines)
 
 
+def gain(device: Device, fault: str, variants: Mapping[str, str], caption: str) -> Html:
+    """What a mend saves: the times of a fault's loops, and their middle steps as a picture."""
+    return Html(times(device, fault) + phases_timeline(device, variants, caption))
+
+
 def first_steps(device: Device) -> Html:
     """The CPU's time for each phase of the first and of the third iteration of a process."""
     first, _, third = device[FAULTS["cold"].loops[0]].trace.steps
