@@ -119,10 +119,10 @@ def book(root: Path) -> dict[str, str]:
     return {name: "\n".join(parts) for name, parts in found.items()}
 
 
-def test_its_tabs_are_beside_the_default_ones(book: dict[str, str]) -> None:
+def test_its_panels_are_beside_the_default_ones(book: dict[str, str]) -> None:
     mlp = book["mlp"]
-    tabs = Counter(re.findall(r'<input type="radio"[^>]* data-device="([^"]+)"', mlp))
-    assert tabs[NAME] == tabs[DEFAULT_DEVICE] > 30
+    panels = Counter(re.findall(r'<(?:div|details) class="device" data-device="([^"]+)"', mlp))
+    assert panels[NAME] == panels[DEFAULT_DEVICE] > 30
     assert "there is no recording of this chapter" in book["attention"]
     linear = book["linear"]
     assert linear.count("Disturbed while it was recorded") == 1

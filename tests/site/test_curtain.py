@@ -158,7 +158,7 @@ def test_another_devices_panel_is_marked_when_it_is_opened(on_trial: Opened) -> 
     page = on_trial().page
     commit(page, "How long", *"60")
     chart = fence(page, "trial-veiled")
-    chart.locator(".tabbed-labels label", has_text="T100").click()
+    page.get_by_label("GPU of all figures").select_option("T100")
     expect(chart.locator(".you text").filter(visible=True)).to_have_text("you: 60 µs")
 
 

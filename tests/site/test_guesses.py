@@ -115,7 +115,7 @@ def test_without_scripts_a_guess_is_a_question_with_a_folded_answer(on_trial: Op
     expect(page.get_by_role("button", name="Commit")).to_have_count(0)
     for text, said in (("How many", str(KERNELS)), ("How long", GATE.text), ("In which order", ORDER)):
         expect(answer(page, text)).to_have_count(0)
-        question(page, text).locator("summary").press("Enter")
+        question(page, text).locator("> summary").press("Enter")
         expect(answer(page, text)).to_contain_text(f"Measured: {said}")
         expect(answer(page, text)).to_contain_text("on the H200.")
 

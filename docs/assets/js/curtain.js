@@ -60,11 +60,7 @@
   };
 
   // The panel of an answer's device, of all in a fence.
-  const panelOf = (lab, { dataset }) => {
-    const inputs = [...lab.querySelectorAll(":scope > .devices > input")];
-    const blocks = lab.querySelectorAll(":scope > .devices > .tabbed-content > .tabbed-block");
-    return inputs.length ? blocks[inputs.findIndex((input) => input.dataset.device === dataset.device)] : lab;
-  };
+  const panelOf = (lab, { dataset }) => lab.querySelector(`:scope > .device[data-device="${CSS.escape(dataset.device)}"]`) ?? lab;
 
   const add = (parent, name, attributes, content = "") => {
     const element = parent.appendChild(document.createElementNS(parent.namespaceURI, name));

@@ -1,4 +1,4 @@
-"""The frame of a page: the tabs of a fence, the provenance of its numbers, the verdicts of its claims."""
+"""The frame of a page: the panels of a fence, the provenance of its numbers, the verdicts of its claims."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ def show(
     """Call a page piece for each recorded device and frame it: `show("mlp-kernels", kernel_table, "mlp/eager")`.
 
     `fence` is the fence's id, unique on the site: a gate compares the fences in the pages with those that ran.
-    If several devices are recorded and their panels differ, each device has a tab; the theme links tabs with the same
-    name over the whole site. Without a recording, the panel shows the command that records it. A panel with sample
-    numbers has a banner.
+    If several devices are recorded and their panels differ, each device has a panel, and the switch in the page's
+    header chooses one. Without a recording, the panel shows the command that records it. A panel with sample numbers
+    has a banner.
     """
     root = recordings_root()
     devices = shown_devices(root, chapter_of(fence), sample_chapter())
@@ -54,7 +54,7 @@ def show(
     if len(devices) > 1 and len(set(panels.values())) == 1:
         panels = {devices[0]: panels[devices[0]]}
     panels = with_banners(root, panels)
-    inner = next(iter(panels.values())) if len(panels) == 1 else _tabs(fence, panels, default_device(root))
+    inner = next(iter(panels.values())) if len(panels) == 1 else by_device(panels, default_device(root))
     return f'{FRAME}{escape(fence)}">{inner}</div>'
 
 
@@ -79,29 +79,29 @@ def _panel(
         return warning("Not shown for this device", escape(str(error)))
 
 
-def _tabs(fence: str, panels: Mapping[Device, str], opened: str) -> str:
-    """A panel for each device in the HTML of the theme's tabs, which work without JavaScript."""
-    ids = {device: f"tab-{fence}--{device.name}" for device in panels}  # neither has two dashes: no two ids are equal
-    inputs = "".join(
-        f'<input type="radio" id="{escape(ids[device])}" name="tab-{escape(fence)}" data-device="{escape(device.name)}"'
-        f"{' checked' if device.name == opened else ''}>"
-        for device in panels
+def by_device(panels: Mapping[Device, str], opened: str) -> str:
+    """A panel for each device, that of `opened` first; without scripts, the others are folded below their names.
+
+    docs/assets/js/devices.js makes the switch and shows the panel of the chosen device alone.
+    """
+    first = [device for device in panels if device.name == opened]
+    others = [device for device in panels if device.name != opened]
+    return "".join(
+        [f'<div class="device"{_named(device)}>{panels[device]}</div>' for device in first]
+        + [
+            f'<details class="device"{_named(device)} data-search-exclude>'
+            f"<summary>{escape(device.short_name)}</summary>{_held_back(panels[device], device)}</details>"
+            for device in others
+        ]
     )
-    labels = "".join(f'<label for="{escape(ids[device])}">{escape(device.short_name)}</label>' for device in panels)
-    blocks = "".join(
-        f'<div class="tabbed-block">{panel}</div>'
-        if device.name == opened
-        else f'<div class="tabbed-block" data-search-exclude>{_held_back(panel, device)}</div>'
-        for device, panel in panels.items()
-    )
-    return (
-        f'<div class="tabbed-set tabbed-alternate devices" data-tabs="{escape(fence)}">{inputs}'
-        f'<div class="tabbed-labels" data-search-exclude>{labels}</div><div class="tabbed-content">{blocks}</div></div>'
-    )
+
+
+def _named(device: Device) -> str:
+    return f' data-device="{escape(device.name)}" data-name="{escape(device.short_name)}"'
 
 
 def _held_back(panel: str, device: Device) -> str:
-    """A panel that few readers open: with scripts, plain text until its tab is chosen (docs/assets/js/devices.js).
+    """A panel that few readers open: with scripts, plain text until its device is chosen (devices.js).
 
     Half of a page's elements would be in panels of other devices. Guesses stay: their script counts their answers.
     """

@@ -108,14 +108,13 @@ class TestSeveralDevices:
     def _two(self, root: Path) -> None:
         save_all(root, sample(), device=OTHER)
 
-    def test_a_tab_for_each(self) -> None:
-        content = show("a-b", lambda device: f"<b>{device.name}</b>")
-        assert Markup(content).text == f"T100Z100 80GB{DEVICE}{OTHER}"
-        assert content.startswith('<div class="lab" data-fence="a-b"><div class="tabbed-set tabbed-alternate devices"')
-        for name, short in ((DEVICE, "T100"), (OTHER, "Z100 80GB")):
-            assert f'<input type="radio" id="tab-a-b--{name}" name="tab-a-b" data-device="{name}">' in content
-            assert f'<label for="tab-a-b--{name}">{short}</label>' in content
-            assert f"><b>{name}</b></div>" in content
+    def test_a_panel_for_each(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("DEVICE", DEVICE)
+        assert show("a-b", lambda device: f"<b>{device.name}</b>") == (
+            f'<div class="lab" data-fence="a-b"><div class="device" data-device="{DEVICE}" data-name="T100">'
+            f'<b>{DEVICE}</b></div><details class="device" data-device="{OTHER}" data-name="Z100 80GB" '
+            f"data-search-exclude><summary>Z100 80GB</summary><b>{OTHER}</b></details></div>"
+        )
 
     @pytest.mark.parametrize(("cell", "held"), [("<i>x</i>", True), ('<i class="guess">x</i>', False)])
     def test_a_large_panel_of_another_device_is_held_back(
@@ -123,31 +122,36 @@ class TestSeveralDevices:
     ) -> None:
         monkeypatch.setenv("DEVICE", OTHER)
         content = show("a", lambda device: device.name + cell * 12)
-        assert f'<div class="tabbed-block">{OTHER}<i' in content
+        assert f'data-name="Z100 80GB">{OTHER}<i' in content
         assert (f"<noscript><!-- T100 -->{DEVICE}<i" in content) is held
         assert "<noscript>" not in show("b", lambda device: device.name + cell)
 
-    @pytest.mark.parametrize("opened", [DEVICE, OTHER])
-    def test_the_tab_of_the_chosen_device_is_open(self, monkeypatch: pytest.MonkeyPatch, opened: str) -> None:
-        monkeypatch.setenv("DEVICE", opened)
+    @staticmethod
+    def panels() -> list[tuple[str, str]]:
+        """The element and the device of each panel, in order."""
         content = show("a", lambda device: device.name)
-        assert f'data-device="{opened}" checked>' in content
-        assert content.count("checked") == 1
+        found = re.findall(r'<(div|details) class="device" data-device="([^"]+)"', content)
+        return [(element, device) for element, device in found]
 
-    def test_the_tab_of_this_machine_is_open(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    @pytest.mark.parametrize(("opened", "folded"), [(DEVICE, OTHER), (OTHER, DEVICE)])
+    def test_the_panel_of_the_chosen_device_is_first_and_open(
+        self, monkeypatch: pytest.MonkeyPatch, opened: str, folded: str
+    ) -> None:
+        monkeypatch.setenv("DEVICE", opened)
+        assert self.panels() == [("div", opened), ("details", folded)]
+
+    def test_the_panel_of_this_machine_is_open(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("snippets.lab.recording.device.this_device", lambda: OTHER)
-        assert f'data-device="{OTHER}" checked>' in show("a", lambda device: device.name)
+        assert self.panels() == [("div", OTHER), ("details", DEVICE)]
 
     def test_the_default_device_is_first_and_open(self, root: Path) -> None:
         save_all(root, sample(), device=DEFAULT_DEVICE)
-        content = show("a", lambda device: device.name)
-        assert Markup(content).text.startswith("H200T100Z100 80GB")
-        assert f'data-device="{DEFAULT_DEVICE}" checked>' in content
+        assert self.panels() == [("div", DEFAULT_DEVICE), ("details", DEVICE), ("details", OTHER)]
 
-    def test_what_is_the_same_everywhere_needs_no_tabs(self) -> None:
+    def test_what_is_the_same_everywhere_needs_no_panels(self) -> None:
         assert show("a", lambda device: "same") == '<div class="lab" data-fence="a">same</div>'
 
-    def test_what_one_device_lacks_is_in_its_tab(self, root: Path) -> None:
+    def test_what_one_device_lacks_is_in_its_panel(self, root: Path) -> None:
         save_all(root, sample("mlp/compiled"), device=DEVICE)
         content = show("a", kernels, "mlp/compiled")
         assert content.index("<i>2</i>") < content.index(f"no recording &#x27;mlp/compiled&#x27; for {OTHER}")
