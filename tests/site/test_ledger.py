@@ -69,7 +69,7 @@ def test_filtered_by_address(opened: Opened, claims: list[dict[str, Any]], wante
 
 def test_a_verdict_in_a_chapter_leads_to_its_row_and_back(opened: Opened, claims: list[dict[str, Any]]) -> None:
     page = opened("linear/").page
-    page.locator("#claim-l2 a.id").evaluate("(link) => link.click()")  # it may be folded
+    page.locator("#claim-l2 a.mark").evaluate("(link) => link.click()")  # it may be folded
     verdict = page.locator("#ledger-l2")
     expect(verdict).to_be_in_viewport()
     entry = shown(page).filter(has=verdict)

@@ -16,7 +16,7 @@
     answers.push(answer);
     for (const fence of answer.dataset.veils?.split(" ") ?? []) {
       const lab = document.querySelector(`.lab[data-fence="${CSS.escape(fence)}"]`);
-      if (lab) labs.add(lab);
+      if (lab && !lab.querySelector(".verdicts:empty")) labs.add(lab); // nothing differs, nothing waits
     }
   }
 

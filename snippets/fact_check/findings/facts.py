@@ -16,8 +16,7 @@ from snippets.lab.finding.book import Verdict, find_claim, judge
 from snippets.lab.finding.claim import STATUSES, Source, Status
 from snippets.lab.finding.device import all_devices
 from snippets.lab.page import show as show
-from snippets.lab.page.frame import status_badge
-from snippets.lab.page.ledger import COUNTED
+from snippets.lab.page.verdict import COUNTED, status_badge
 
 SECTIONS: Mapping[str, Mapping[str, str]] = {
     "five-to-four": {

@@ -9,7 +9,7 @@ from snippets.lab.finding.book import Verdict, find_claim, judge
 from snippets.lab.finding.device import all_devices
 from snippets.lab.finding.mismatch import reading
 from snippets.lab.page import show as show, verdicts
-from snippets.lab.page.frame import opened_device, verdict_box
+from snippets.lab.page.verdict import opened_device, verdict_line
 
 H200 = "NVIDIA H200"
 
@@ -60,5 +60,5 @@ def verdicts_of_the_h100(device: Device, *claim_ids: str) -> Html:
     except NotRecorded:
         return verdicts(device, *claim_ids)
     judged = (judge(claim, of, there) for of, claim in map(find_claim, claim_ids))
-    boxes = (verdict_box(verdict, opened_device(there), verdict.claim.why) for verdict in judged)
-    return Html(f'<div class="verdicts" data-search-exclude>{"".join(boxes)}</div>')
+    lines = (verdict_line(verdict, opened_device(there), verdict.claim.why) for verdict in judged)
+    return Html(f'<div class="verdicts" data-search-exclude>{"".join(lines)}</div>')

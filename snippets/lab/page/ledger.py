@@ -12,19 +12,11 @@ from snippets.lab.finding.accepted import readable_statuses
 from snippets.lab.finding.book import Verdict, all_claims, judge, judge_all
 from snippets.lab.finding.claim import STATUSES, Source, Status
 from snippets.lab.finding.device import Device, all_devices
-from snippets.lab.page.frame import claim_anchor, measured_html, opened_device, status_badge, why_text
 from snippets.lab.page.kernel_name import with_kernel_names
 from snippets.lab.page.nav import claim_page
+from snippets.lab.page.verdict import COUNTED, claim_anchor, measured_html, opened_device, status_badge, why_text
 
 HEAD = ("id", "verdict", "claim", "the source's value", "ours")
-COUNTED: dict[Status, tuple[str, str]] = {
-    "holds": ("holds", "hold"),
-    "differs": ("differs", "differ"),
-    "inconclusive": ("is inconclusive", "are inconclusive"),
-    "cannot be tested": ("cannot be tested", "cannot be tested"),
-    "not measured": ("is not measured", "are not measured"),
-}
-"""Status -> text for one claim, and for any other number of claims."""
 _URGENCY: Sequence[Status] = ("differs", "inconclusive", "not measured", "cannot be tested", "holds")
 """The order of the ledger: findings first."""
 

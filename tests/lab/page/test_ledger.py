@@ -13,8 +13,9 @@ from snippets.lab.finding.book import judge
 from snippets.lab.finding.claim import SERIES, Source
 from snippets.lab.finding.device import Device
 from snippets.lab.finding.figure import Figure
-from snippets.lab.page.frame import show, verdicts as boxes
+from snippets.lab.page.frame import show
 from snippets.lab.page.ledger import claims_table, ledger_list, status_counts, verdict_data
+from snippets.lab.page.verdict import section_claims
 from snippets.lab.recording.schema import NotRecorded
 from tests.lab import samples
 from tests.lab.conftest import Book
@@ -113,15 +114,15 @@ def test_an_entry_has_every_device(book: Book, device: Device) -> None:
 
 def test_an_entry_leads_to_the_panel_that_is_open(book: Book, device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of other devices may be in a file of their own."""
-    other = save_all(device.root, sample(), device=OTHER)
+    save_all(device.root, sample(), device=OTHER)
     book(mlp=samples.findings(claim()))
+    samples.recordings(monkeypatch, device.root)
     monkeypatch.setenv("DEVICE", OTHER)
     content = ledger_list(device)
     assert '<a href="../mlp/#claim-m1">mlp</a>' in content
     ids = [value for name, value in Markup(content).attributes if name == "id"]
     assert ids == [f"ledger-m1-{DEVICE}", "ledger-m1"]
-    assert 'id="claim-m1"' in boxes(other, "M1")
-    assert f'id="claim-m1-{DEVICE}"' in boxes(device, "M1")
+    assert re.findall(r'id="(claim-[^"]+)"', section_claims("a", ["M1"])) == ["claim-m1", f"claim-m1-{DEVICE}"]
 
 
 def test_the_part_of_a_chapter(book: Book, device: Device) -> None:
