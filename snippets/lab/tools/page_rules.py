@@ -250,7 +250,9 @@ def veil_problems(page: str, text: str) -> list[str]:
         for name in fence.veils:
             veiled = places.get(name)
             if veiled is None:
-                problems.append(f'{fence.place}: veils "{name}", which is no fence of this page')
+                shown = next((each.ids[0] for each in all_fences if each.has_verdicts and f'"{name}"' in each.body), "")
+                cure = f'; name the fence "{shown}", which shows it' if shown else "; name the id of a fence"
+                problems.append(f'{fence.place}: veils "{name}", which is no fence of this page{cure}')
             elif veiled.line <= fence.line:
                 problems.append(f'{fence.place}: veils "{name}", which the reader sees before the guess')
             elif veiled.asks:
