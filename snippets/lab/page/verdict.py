@@ -18,7 +18,7 @@ from snippets.lab.finding.book import Verdict, find_claim, judge
 from snippets.lab.finding.claim import STATUSES, Status
 from snippets.lab.finding.device import Device, all_devices
 from snippets.lab.page.frame import by_device
-from snippets.lab.page.kernel_name import with_kernel_names
+from snippets.lab.page.kernel_name import short_kernel_names, with_kernel_names
 from snippets.lab.page.sample import shown_devices
 from snippets.lab.recording.device import DEFAULT_DEVICE, default_device, recordings_root, sample_chapter, short_name
 
@@ -76,7 +76,7 @@ def verdict_line(verdict: Verdict, panel: Device | None = None, why: str | None 
     """
     text = _status_of_text(verdict)
     other = f" On the {escape(short_name(DEFAULT_DEVICE))}, for which the text was written, it {text}." if text else ""
-    short = with_kernel_names(verdict.measured.text) if verdict.measured else escape(verdict.reason)
+    short = escape(short_kernel_names(verdict.measured.text) if verdict.measured else verdict.reason)
     measured = f'<span class="ours">{escape(verdict.device.short_name)}: {short}.</span>'
     rest = (
         f'<p class="values">{_values(verdict, " said: ")}</p>'

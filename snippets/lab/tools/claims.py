@@ -74,7 +74,7 @@ def _judged(device: Device, chapter: str) -> Iterable[Verdict]:
 
 
 def claims_json(root: Path, devices: Sequence[Device], chapter: str = "") -> str:
-    """Every claim, or those of a chapter, with its verdict on each of these devices, as JSON. Kept for the next build."""
+    """Every claim, or those of a chapter, with its verdict on each of these devices, as JSON; a build keeps it."""
 
     def judged() -> str:
         verdicts = (verdict for device in devices for verdict in _judged(device, chapter))
