@@ -160,6 +160,7 @@
       details.open = true;
       draw(details);
     }
+    if (target) document.documentElement.classList.add("jumped");
     const folds = [];
     for (let at = target?.closest("details:not([open])"); at; at = at.parentElement.closest("details:not([open])")) folds.push(at);
     for (const fold of folds) fold.open = true;

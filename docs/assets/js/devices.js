@@ -10,6 +10,10 @@
     panel.append(...[...fold.childNodes].slice(1)); // without its summary
     fold.replaceWith(panel);
   }
+  for (const answer of document.querySelectorAll(".device.other")) {
+    answer.hidden = true;
+    answer.classList.remove("other");
+  }
   const parts = document.querySelectorAll(".device, data[data-device]");
   for (const { dataset } of parts) if (dataset.name) names.set(dataset.device, dataset.name);
   if (names.size < 2) return;

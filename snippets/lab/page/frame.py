@@ -80,27 +80,30 @@ def by_device(root: Path, panels: Mapping[Device, str]) -> str:
     if len(panels) == 1:
         return next(iter(panels.values()))
     opened = default_device(root)
-    blocks = [f'<div class="device"{_named(each)}>{html}</div>' for each, html in panels.items() if each.name == opened]
-    blocks += [
-        f'<details class="device"{_named(each)} data-search-exclude>'
-        f"<summary>{escape(each.short_name)}</summary>{_held_back(html, each)}</details>"
-        for each, html in panels.items()
-        if each.name != opened
-    ]
-    return "".join(blocks)
+    first = [_panel_of(device, html) for device, html in panels.items() if device.name == opened]
+    return "".join([*first, *(_other(device, html) for device, html in panels.items() if device.name != opened)])
+
+
+def _panel_of(device: Device, html: str, kind: str = "device") -> str:
+    return f'<div class="{kind}"{_named(device)}>{html}</div>'
+
+
+def _other(device: Device, html: str) -> str:
+    """A panel that few readers open: a fold, and with scripts plain text until its device is chosen (devices.js).
+
+    Half of a page's elements would be in panels of other devices. Guesses stay: their script counts their answers. They
+    have no fold, since each answer is a line that names its device, and since a fold in the fold of their question
+    would end there what the search leaves out.
+    """
+    if 'class="guess"' in html:
+        return _panel_of(device, html, "device other")
+    held = html if html.count("</") < _FEW_ELEMENTS else hold_back(html, device.short_name)
+    summary = f"<summary>{escape(device.short_name)}</summary>"
+    return f'<details class="device"{_named(device)} data-search-exclude>{summary}{held}</details>'
 
 
 def _named(device: Device) -> str:
     return f' data-device="{escape(device.name)}" data-name="{escape(device.short_name)}"'
-
-
-def _held_back(panel: str, device: Device) -> str:
-    """A panel that few readers open: with scripts, plain text until its device is chosen (devices.js).
-
-    Half of a page's elements would be in panels of other devices. Guesses stay: their script counts their answers.
-    """
-    is_small = panel.count("</") < _FEW_ELEMENTS
-    return panel if is_small or 'class="guess"' in panel else hold_back(panel, device.short_name)
 
 
 def warning(title: str, text: str) -> Html:

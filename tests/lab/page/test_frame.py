@@ -119,6 +119,7 @@ class TestSeveralDevices:
         content = show("a", lambda device: device.name + cell * 12)
         assert f'data-name="Z100 80GB">{OTHER}<i' in content
         assert (f"<noscript><!-- T100 -->{DEVICE}<i" in content) is held
+        assert ('<div class="device other"' in content) is not held
         assert "<noscript>" not in show("b", lambda device: device.name + cell)
 
     @staticmethod
