@@ -160,11 +160,12 @@
       details.open = true;
       draw(details);
     }
-    if (target) document.documentElement.classList.add("jumped");
+    const { classList } = document.documentElement, isMoved = target && !classList.contains("jumped");
+    if (target) classList.add("jumped"); // what is above takes its true height, as in theme.js
     const folds = [];
     for (let at = target?.closest("details:not([open])"); at; at = at.parentElement.closest("details:not([open])")) folds.push(at);
     for (const fold of folds) fold.open = true;
-    if (veiled || folds.length) target.scrollIntoView();
+    if (isMoved || veiled || folds.length) target.scrollIntoView({ behavior: "instant" });
   };
   addEventListener("hashchange", follow);
   follow();
