@@ -242,8 +242,7 @@ def quiz_problems(page: str, text: str) -> list[str]:
 
 
 def veil_problems(page: str, text: str) -> list[str]:
-    """Veils of a fence that is not on this page, of a fence above the guess, of a guess, or of a fence that is already
-    veiled; veils of more than one figure."""
+    """Veils of a fence that is missing, above the guess, a guess, or veiled already; veils of more than one figure."""
     problems, veiled_at, all_fences = list[str](), dict[str, str](), executed_fences(page, text)
     places = {name: fence for fence in all_fences for name in fence.ids}
     for fence in all_fences:

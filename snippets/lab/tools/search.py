@@ -19,6 +19,7 @@ from mkdocs.utils.meta import get_data
 
 INDEX = "search/search_index.json"
 NOTEBOOKS = "labs/"
+HOME = "index.md"
 CHAPTER_BOOST = 1.5
 WORDS_BOOST = 2.5
 """A section that names what people type comes before the head of a page that has the same words."""
@@ -53,8 +54,8 @@ def require_sections(site: Path, words: Mapping[str, Sequence[str]]) -> None:
     index = json.loads((site / INDEX).read_text(encoding="utf-8"))
     for location in sorted(words.keys() - {entry["location"] for entry in index["docs"]}):
         page, _, section = location.partition("#")
-        name = page.rstrip("/") or "index"
-        raise ValueError(f"docs/{name}.md: `words` names #{section}, which is no section of this page")
+        file = f"{page.rstrip('/')}.md" if page else HOME
+        raise ValueError(f"docs/{file}: `words` names #{section}, which is no section of this page")
 
 
 def section_words(docs: Path) -> dict[str, list[str]]:
@@ -62,7 +63,7 @@ def section_words(docs: Path) -> dict[str, list[str]]:
     found = {}
     for path in sorted(docs.glob("*.md")):
         _, front_matter = get_data(path.read_text(encoding="utf-8"))
-        page = "" if path.stem == "index" else f"{path.stem}/"
+        page = "" if path.name == HOME else f"{path.stem}/"
         for section, words in front_matter.get("words", {}).items():
             found[f"{page}#{section}"] = [str(word) for word in words]
     return found
