@@ -122,7 +122,7 @@ def book(root: Path) -> dict[str, str]:
 
 def test_its_panels_are_beside_the_default_ones(book: dict[str, str]) -> None:
     mlp = book["mlp"]
-    panels = Counter(re.findall(r'<(?:div|details) class="device" data-device="([^"]+)"', mlp))
+    panels = Counter(re.findall(r'<(?:div|details) class="device(?: other)?" data-device="([^"]+)"', mlp))
     assert panels[NAME] == panels[DEFAULT_DEVICE] > 30
     assert "there is no recording of this chapter" in book["attention"]
     linear = book["linear"]

@@ -52,8 +52,8 @@ def test_claims_of_a_chapter(book: Book, capsys: pytest.CaptureFixture[str]) -> 
     ]
     assert main(["claims", "mlp", "--json"]) == 0
     assert [row["id"] for row in json.loads(capsys.readouterr().out)] == ["M1", "M2"]
-    assert main(["claims", "linaer"]) == 2
-    assert "no findings of 'linaer'; did you mean linear?" in capsys.readouterr().err
+    assert main(["claims", "mpl"]) == 2
+    assert "no findings of 'mpl'; did you mean mlp?" in capsys.readouterr().err
     assert main(["claims", "mlp", "--accept"]) == 2
     assert "--accept accepts all chapters of a device; leave out the chapter" in capsys.readouterr().err
 
