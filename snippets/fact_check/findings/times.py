@@ -109,9 +109,7 @@ def launches_saved(device: Device, way: str) -> Figure:
     return derived(100 * (1 - fewer.number / eager.number), eager, fewer, unit="%")
 
 
-@claim(
-    "FC23", between(60, 70), scope="timing", source=deep_dive("cut GPU kernel launch overhead by 60–70 %", "")
-)
+@claim("FC23", between(60, 70), scope="timing", source=deep_dive("cut GPU kernel launch overhead by 60–70 %", ""))
 def overhead_saved(device: Device) -> Figure:
     """A fused implementation cuts 60 to 70 % of the launch overhead: with this book's two kernels, a call of the
     forward takes 60 to 70 % less of the CPU's time than eager's.
