@@ -37,7 +37,7 @@ MATMULS = ("linear/eager", "linear/eager_wide", "matmul_add/eager_64", "matmul_a
 
 @claim("O-L1", equals(True), scope="this-gpu")
 def same_wide_kernel(device: Device) -> Figure:
-    """At 64x1024→4096 too, nn.Linear is one kernel, and eager and compiled run the same."""
+    """At 64x1024→4096, too, nn.Linear runs one kernel, the same eager and compiled."""
     return one_and_the_same(device["linear/eager_wide"], device["linear/compiled_wide"])
 
 
@@ -128,7 +128,8 @@ def rows_bound(run: Run) -> int:
 
 @claim("O-L10", at_least(2), scope="timing")
 def rows_of_both(device: Device) -> Figure:
-    """On this host, the compiled wide layer stays overhead-bound to at least twice as many rows as the eager one."""
+    """On this host, the compiled wide layer stays overhead-bound up to at least twice as many rows as the eager
+    layer."""
     eager, compiled = (rows_bound(device[sweep]) for sweep in SWEEPS.values())
     display = f"eager up to {eager:,} rows, compiled up to {compiled:,}"
     return Figure(compiled / eager, "x", origin=", ".join(SWEEPS.values()), display=display)

@@ -118,13 +118,14 @@ def no_add(device: Device) -> Figure:
 
 @claim("L5", equals(True), source=Source("Part 2", "1 kernel in both, the same name"))
 def same_kernel(device: Device) -> Figure:
-    """The compiled layer is still one kernel, and its name is the eager layer's, byte for byte."""
+    """The compiled layer still runs one kernel, and the kernel has the same name as the eager layer's, byte for
+    byte."""
     return one_and_the_same(device["linear/eager"], device["linear/compiled"])
 
 
 @claim("L6", lists("aten::addmm", "aten::linear", "aten::t"), source=Source("Part 2", "aten::addmm alone"))
 def addmm_alone(device: Device) -> Figure:
-    """A step of the compiled layer calls aten::addmm with neither aten::linear nor aten::t around it."""
+    """A step of the compiled layer calls aten::addmm, but neither aten::linear nor aten::t."""
     return device["linear/compiled"].per_step(aten_ops)
 
 
@@ -147,9 +148,9 @@ def rows_of_compiled(device: Device) -> Figure:
 def kernel(device: Device) -> Figure:
     """The kernel of nn.Linear is the CUTLASS kernel that the series shows.
 
-    cuBLAS brings different kernels for different GPUs: a CUTLASS kernel compiled for sm80 there, one of a family called
-    nvjet, made for sm90, here. Library, GPU, data type and shape decide the name, so compare names within one machine,
-    never between two."""
+    cuBLAS has different kernels for different GPUs. On the A100 it ran a CUTLASS kernel for sm80, and here it runs an
+    nvjet kernel for sm90. Library, GPU, data type and shape decide the name, so compare names within one machine, never
+    between two."""
     return device["linear/eager"].per_step(gpu_names)
 
 
@@ -176,8 +177,8 @@ def layout_in_name(device: Device) -> Figure:
 
 @claim("L10", matches("a view.*"), source=Source("Part 2", "3x2 with strides (2, 1), then 2x3 with strides (1, 2)"))
 def weight_as_view(device: Device) -> Figure:
-    """A transpose reverses shape and strides and moves no data. Checked on the layer's weight, as aten::t gets it and
-    as aten::addmm gets it, with no GPU work between; the 3x2 matrix of the series runs on the page."""
+    """The transpose of the layer's weight reverses shape and strides and moves no data. Compared here: the weight that
+    aten::t gets, and the weight that aten::addmm gets."""
 
     def view(step: Step) -> str:
         stored, used = find_op(step, "aten::t"), find_op(step, "aten::addmm")
@@ -206,11 +207,12 @@ def new_strides(device: Device) -> Figure:
 
 @claim("L12", equals(True), source=Source("Part 2", "the same kernel"))
 def addmm_of_both(device: Device) -> Figure:
-    """The addmm of Part 1's compiled function puts the same kinds of work on the GPU as that of an eager nn.Linear.
+    """The addmm of Part 1's compiled function puts the same kinds of work on the GPU as the addmm of an eager
+    nn.Linear.
 
-    The operator is the same, the work is not. A matrix of bias is copied into the result first and the product added
-    onto it; one row of bias is added by the kernel's epilogue. The name of an operator does not tell what the GPU did:
-    look at the GPU lane."""
+    The operator is the same, but the GPU's work isn't. A matrix of bias is first copied into the result, and the
+    product is added to it. A row of bias is added by the kernel's epilogue. The GPU lane shows which case ran; the
+    operator's name doesn't."""
     compiled, layer = (device[name].per_step(work) for name in ("matmul_add/compiled_64", "linear/eager"))
     return derived(compiled.value == layer.value, compiled, layer, display=f"{compiled.text} against {layer.text}")
 

@@ -9,7 +9,7 @@ from snippets.lab.finding import Claim, Device, Figure, Run, Source, at_least, b
 from snippets.lab.finding.measure import unpaired_ratio
 from snippets.lab.finding.quantities import quantity
 from snippets.lab.page import diff_table, show as show, timeline
-from snippets.lab.recording.schema import NotTimed, Timing
+from snippets.lab.recording.schema import Timing
 from snippets.matmul_add.findings.overhead import (
     LARGE,
     MATMULS,
@@ -44,8 +44,8 @@ def product_4096(device: Device) -> Figure:
 def longest_to_shortest(device: Device) -> Figure:
     """The time of the product at 4096 varies widely from step to step.
 
-    Within one trace the steps agree closely. The step slows down when it is kept running, and a trace of three steps is
-    over before that."""
+    Within one trace the steps agree closely. If the GPU runs the step for seconds, it lowers its clock. A trace of
+    three steps ends before that."""
 
     def longest_to_shortest_of(run: Run) -> Figure:
         times = sorted(matmul(step)[0].duration_us for step in run.whole.steps)
@@ -99,7 +99,7 @@ def graph_names(device: Device) -> Figure:
 
 @claim("P35", is_unchanged, scope="this-gpu", source=Source("Part 1", "the same kernel"))
 def matmul_names(device: Device) -> Figure:
-    """The compiled step's product is the very kernel that the eager step runs.
+    """The product of the compiled step runs the same kernel as the product of the eager step.
 
     The names differ in one part, bz against badd. NVIDIA doesn't document it. Our guess: the second adds to what the
     output held, and the first ignores it."""
@@ -110,8 +110,8 @@ def matmul_names(device: Device) -> Figure:
 def kernels_left(device: Device) -> Figure:
     """Compiling matmul_add fuses at the level of the dispatcher, not of kernels.
 
-    The kernel of aten::add is gone. What is left is a copy, which cannot add, and one product; the result is checked
-    against a reference, so the product adds. The traffic stays: b is copied, then read again."""
+    The kernel of aten::add is gone, and a copy and a product are left. We check the result against a reference, and a
+    copy can't add, so the product adds. The step moves as many bytes as before, because b is copied and read again."""
     return across(device, lambda step: len(step.kernels), "eager_4096", "compiled_4096")
 
 
@@ -157,22 +157,11 @@ def clock_reasons(timing: Timing) -> Figure:
     return Figure(", ".join(timing.throttle) or "none")
 
 
-def power_limit(device: Device) -> Figure:
-    """The power limit of the GPU, as NVML gave it."""
-    watts = device["matmul_add/eager_4096"].environment.power_limit_w
-    if not watts:
-        raise NotTimed("matmul_add/eager_4096 has no power limit; make record CHAPTER=matmul_add")
-    return Figure(watts, "W")
-
-
 FIGURES = {
     "kept_running": lambda device: unpaired_ratio(
         device["matmul_add/eager_4096"].time("steady"), quantity(device["matmul_add/eager_4096"], "busy_us")
     ),
     "clock_reasons": lambda device: clock_reasons(device["matmul_add/eager_4096"].timing("steady")),
-    "clock_reasons_64": lambda device: clock_reasons(device["matmul_add/eager_64"].timing()),
-    "power_limit": power_limit,
-    "product_rate_4096": lambda device: Figure(rate(product_4096(device).number), "flop/s"),
 }
 
 

@@ -101,7 +101,7 @@ def calls_of_both(device: Device) -> Figure:
 def calls_of_mm(device: Device) -> Figure:
     """aten::mm asks cudaOccupancyMaxActiveBlocksPerMultiprocessor before it launches.
 
-    cuBLAS asks here too, but only in the first step of a process, which a trace should leave out."""
+    Here cuBLAS also makes queries, but only in the first step of a process, which a trace should leave out."""
     return device["matmul_add/eager_64"].per_step(lambda step: names(calls_under(step, "aten::mm")))
 
 
@@ -109,7 +109,7 @@ def calls_of_mm(device: Device) -> Figure:
 def product_call(device: Device) -> Figure:
     """cudaLaunchKernel launches the product's kernel.
 
-    cuBLAS launches by the driver's extended call. A search for cudaLaunchKernel finds the adds and no product."""
+    cuBLAS launches by cuLaunchKernelEx, a call of the driver. A search for cudaLaunchKernel finds the adds only."""
     return device["matmul_add/eager_64"].per_step(lambda step: names([matmul(step)[0].launch]))
 
 
@@ -133,7 +133,7 @@ def queries_before_matmuls(device: Device) -> Figure:
 
 @claim("O-M11", at_least(1), scope="this-gpu")
 def first_queries(device: Device) -> Figure:
-    """cuBLAS asks about occupancy in the first step of a process and not again."""
+    """cuBLAS makes occupancy queries in the first step of a process, and none in later steps."""
     run = device["matmul_add/unscheduled"]
     first, *rest = (sum(map(is_query, step.calls)) for step in run.steps)
     asked = Counter(call.name for call in run.whole.steps[0].calls if is_query(call)).most_common()
@@ -154,8 +154,8 @@ def memset_bytes(device: Device) -> Figure:
 def add_registers(device: Device) -> Figure:
     """A thread of the add kernel uses 32 registers.
 
-    Compiled for another GPU, a kernel gets its registers assigned again. Here the profiler estimates an occupancy below
-    the full one, and still nothing is asked."""
+    The compiler assigns registers anew for each kind of GPU. Here the profiler estimates less than full occupancy, and
+    add still makes no query."""
     return device["matmul_add/eager_64"].per_step(lambda step: step.kernels[-1].registers or 0)
 
 
@@ -229,12 +229,8 @@ def idle_by_item(device: Device) -> Figure:
 
 
 FIGURES = {
-    "add_occupancy": lambda device: device["matmul_add/eager_4096"].per_step(
-        lambda step: step.kernels[-1].occupancy_percent or 0, "%"
-    ),
     "idle_with_item": lambda device: idle_between(device, "item_4096"),
     "idle_without_item": lambda device: idle_between(device, *LARGE),
-    "idle_after_first": lambda device: Figure(idle_after(device["matmul_add/eager_4096"], 0), "us"),
 }
 with_item = partial(timeline, variants={"Without": "matmul_add/eager_4096", "With .item()": "matmul_add/item_4096"})
 

@@ -1,11 +1,10 @@
 """Values of the chapter's traces, and the limit of a step at each size: kernels, totals, memory and arithmetic."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 
-from kinetoscope.html import Cell, Html, table
 from kinetoscope.trace.averages import key_averages
 from kinetoscope.trace.events import (
     CpuOp,
@@ -15,7 +14,6 @@ from kinetoscope.trace.events import (
     Step,
     Trace,
 )
-from kinetoscope.trace.queries import kernel_time_us
 from snippets.lab.finding import Device, Figure, Run, TraceError, format_value
 from snippets.lab.finding.band import at_least, at_most, between, equals
 from snippets.lab.finding.claim import Source, claim
@@ -28,11 +26,10 @@ from snippets.lab.page import (
     Computation,
     prediction as prediction,
     regimes,
-    roofline,
     show as show,
     timeline,
 )
-from snippets.lab.recording.ceilings import LARGE_MATMUL, matmul_name
+from snippets.lab.recording.ceilings import matmul_name
 
 LABEL = "matmul_add"
 MATMULS = ("aten::mm", "aten::bmm", "aten::addmm")
@@ -151,8 +148,8 @@ def idle_at_64(device: Device) -> Figure:
 def totals_meet(device: Device) -> Figure:
     """At 4096 the profiler's CPU and GPU totals nearly meet: they differ by at most 10 %.
 
-    Until the first kernel starts, the CPU works alone. Three steps of this faster GPU are over soon, so that beginning
-    is a larger part of the CPU's total."""
+    Until the first kernel starts, the CPU works alone. This faster GPU finishes three steps sooner, so the CPU's start
+    is a larger part of its total."""
     return of_traces(device, busy_share, *LARGE)
 
 
@@ -193,7 +190,7 @@ def growth(device: Device) -> Figure:
 
 @claim("O-M5", equals(True), scope="timing")
 def crossings(device: Device) -> Figure:
-    """On this host, a compiled step stays overhead-bound up to the same size as an eager one, or beyond."""
+    """On this host, a compiled step stays overhead-bound up to the same size as an eager step, or beyond."""
     eager, compiled = sizes = [crossing(device[name]) for name in SWEEPS.values()]
     is_later = eager.number > 0 and (compiled.number == 0 or eager.number <= compiled.number)
     return derived(is_later, *sizes, display=f"eager from {eager.value}, compiled from {compiled.value}")
@@ -211,18 +208,9 @@ def wait_share_4096(device: Device) -> Figure:
 
 
 FIGURES = {
-    "gpu_share_64": lambda device: replace(idle_at_64(device), display=""),
-    "gpu_share_4096": lambda device: replace(totals_meet(device), display=""),
     "work_512": lambda device: Figure((512 / 64) ** 3, "x", origin="the sizes"),
     "growth_512": lambda device: replace(growth(device), display=""),
-    "large_product_share_4096": lambda device: share_of_ceiling(device["matmul_add/eager_4096"], LARGE_MATMUL),
     "crossing_eager": lambda device: crossing(device["matmul_add/sweep_eager"]),
-    "add_share_4096": lambda device: device["matmul_add/eager_4096"].per_step(
-        lambda step: 100 * step.kernels[-1].duration_us / kernel_time_us(step.activities), "%"
-    ),
-    "crossing_ratio": lambda device: ratio_of_kinds(
-        device["matmul_add/sweep_eager"].at(size=int(crossing(device["matmul_add/sweep_eager"]).number)), "enqueue"
-    ),
     "crossing_compiled": lambda device: crossing(device["matmul_add/sweep_compiled"]),
     "graph_until_eager": lambda device: worth_a_graph(device["matmul_add/sweep_eager"]),
     "graph_until_compiled": lambda device: worth_a_graph(device["matmul_add/sweep_compiled"]),
@@ -233,23 +221,4 @@ one_step = partial(timeline, variants={"Eager, 64x64": "matmul_add/eager_64"})
 two_sizes = partial(timeline, variants=COLD)
 
 
-def totals(device: Device) -> Html:
-    """The profiler's two totals at both sizes, and the CPU's waiting time."""
-    rows: list[Sequence[Cell]] = []
-    for size, experiment in COLD.items():
-        trace = device[experiment].trace
-        cpu, gpu = self_cpu_us(trace), self_gpu_us(trace)
-        times = (format_value(us, "us") for us in (cpu, closing_wait(trace).duration_us, gpu))
-        rows.append([size, *times, format_value(100 * gpu / cpu, "%")])
-    head = ["size", "Self CPU total", "of it cudaDeviceSynchronize", "Self CUDA total", "CUDA / CPU"]
-    return table("Totals over three profiled steps of a cold process", head, rows)
-
-
 by_size = partial(regimes, variants=SWEEPS, size=lambda at: float(at["size"]), unit="rows and columns")
-
-
-def roof(device: Device) -> Html:
-    """The eager step at every size of the sweep below the roofs of memory and of arithmetic."""
-    sizes = [at.parameters["size"] for at in device["matmul_add/sweep_eager"].points]
-    steps = {f"{size}x{size}": f"matmul_add/sweep_eager[size={size}]" for size in sizes}
-    return roofline(device, steps, "How near an eager step comes to what memory and arithmetic allow")

@@ -86,8 +86,8 @@ def first_gap(device: Device) -> Figure:
 def equal_steps(device: Device) -> Figure:
     """After a warm-up before the profiler, all profiled steps take about the same time.
 
-    Three steps before the profiler don't cure it: step #2 stays the widest. The first step that the profiler keeps is
-    slow, whatever the GPU did before. Leave that step out of an average."""
+    Step #2 stays the widest after three steps before the profiler. The first step that the profiler keeps is slow,
+    whatever the GPU did before. Leave this step out of an average."""
     return of_traces(device, lambda run: first_to_rest(run, lambda step: step.end_us - step.start_us), *WARMED)
 
 
@@ -142,8 +142,8 @@ def offset_us(step: Step) -> float:
 def offset(device: Device) -> Figure:
     """At 64 in a cold process, the GPU lane lags behind the CPU lane by milliseconds.
 
-    The offset here is that of a launch: the time for the CPU to reach it and for the GPU to take it up. The profiler's
-    request for a buffer falls into the warm-up step, which is not kept."""
+    Here the lag is the time that the CPU needs to reach the launch, and the GPU to begin. The profiler's buffer request
+    is in the warm-up step, which the trace doesn't keep."""
     return device["matmul_add/eager_64_cold"].per_step(offset_us, "us")
 
 
@@ -166,7 +166,7 @@ def one_request(device: Device) -> Figure:
 def holes(device: Device) -> Figure:
     """The kernels of step #0 follow each other closely; a hole opens between those of step #1.
 
-    The wide hole is in step #0, where add runs for the first time. Every later step has a hole as well, because at this
+    The widest hole is in step #0, where add runs for the first time. Every later step also has a hole, because at this
     size the GPU is done before the CPU reaches the next launch."""
 
     def second_to_first(run: Run) -> Figure:
@@ -181,7 +181,7 @@ def holes(device: Device) -> Figure:
 def request_in_second_hole(device: Device) -> Figure:
     """The hole between the kernels of step #1 is one more buffer request.
 
-    No buffer request falls into that hole. Look at what overlaps a gap before you name it."""
+    No buffer request is in that hole. Look at what overlaps a gap before you name its cause."""
     run = device["matmul_add/unscheduled"].whole
     second = hole(run.steps[1])
     return Figure(len(requests(run.trace, second.start_us, second.end_us)), origin=run.origin)
@@ -207,25 +207,6 @@ def buffer_request(device: Device) -> Figure:
     run = device["matmul_add/unscheduled"]
     us = sorted(request.duration_us for request in requests(run.whole.trace))
     return Figure(statistics.median_low(us), "us", (us[0], us[-1]) if us[0] != us[-1] else None, run.origin)
-
-
-def gap_left(device: Device) -> Figure:
-    """The first gap over the gaps after it in profiles without a GPU that record no shapes."""
-    return ratio_of_pairs(*without_gpu(device)[1][2:])
-
-
-def gap_after_fifty(device: Device) -> Figure:
-    """The first gap after fifty warm-up steps / the first gap after a single step, without a GPU."""
-    single, _, fifty, _ = (first for _, _, first, _ in without_gpu(device))
-    return ratio_of_pairs(fifty, single)
-
-
-FIGURES = {
-    "gap_left": gap_left,
-    "gap_after_fifty": gap_after_fifty,
-    "first_profile_gap": lambda device: Figure(without_gpu(device)[0][2].samples_us[0], "us"),
-    "lead_4096": lambda device: Figure(offset_us(device["matmul_add/eager_4096_cold"].whole.steps[0]), "us"),
-}
 
 
 def gaps_without_gpu(device: Device) -> Html:

@@ -120,8 +120,8 @@ def liger_launch(device: Device) -> Figure:
 
 @claim("O-P8", at_least(1.2), scope="timing")
 def liger_on_the_cpu(device: Device) -> Figure:
-    """Free of Dynamo is not free of overhead: at one token and at one sequence a Liger call keeps the CPU busy at
-    least a fifth longer than an eager one."""
+    """At one token and at one sequence, a call of Liger's MLP keeps the CPU busy at least a fifth longer than an eager
+    call, although Dynamo isn't involved."""
     return smallest(*(at_size(device, "Liger", "eager", size, "enqueue") for size in (ONE_TOKEN, ONE_SEQUENCE)))
 
 
@@ -150,17 +150,17 @@ def cost_of_compiling(device: Device) -> Figure:
 
 @claim("O-P11", between(1.2, 1.43), scope="timing", source=Source(ARTICLE, "a 20–30 % wall-time speedup", ""))
 def compiled_speedup(device: Device) -> Figure:
-    """Fusion makes the whole MLP 20 to 30 % faster; here: the compiled one, interleaved.
+    """Fusion makes the whole MLP 20 to 30 % faster. Measured here: the compiled MLP, interleaved.
 
-    Part 2 says no such thing; it never times a whole forward. Most of the time is in GEMMs that fusion does not touch,
-    and the pointwise part shrinks by less than half. Ask what share of the time an optimization can reach before
-    believing what it promises."""
+    Part 2 doesn't say this, because it never times a whole forward. GEMMs take most of the time, and fusion doesn't
+    change them. The pointwise part shrinks by less than half. Before you believe a promise, ask which share of the time
+    the optimization affects."""
     return times_eager(device, "compiled")
 
 
 @claim("O-P12", at_least(1.02), scope="timing")
 def fusion_pays(device: Device) -> Figure:
-    """Fusion does pay on the GPU: interleaved, the compiled MLP and Liger's both take less time than eager's."""
+    """Fusion saves GPU time: interleaved, the compiled MLP and Liger's both take less time than the eager MLP."""
     return smallest(times_eager(device, "compiled"), times_eager(device, "Liger"))
 
 
@@ -175,18 +175,18 @@ def not_overhead_bound(device: Device) -> Figure:
     "O-P13", between(60, 70), scope="this-gpu", source=Source(ARTICLE, "cut GPU kernel launch overhead by 60–70 %", "")
 )
 def launches_saved(device: Device) -> Figure:
-    """Fusing the MLP leaves 60 to 70 % less launch overhead; counted here: kernels.
+    """Fusing the MLP saves 60 to 70 % of the launch overhead. Counted here: kernels.
 
-    One launch of five goes, and the CPU does not even get its time back: the layers that choose the fused kernel cost
-    more than the launch it saves. Fusion of pointwise operators saves mostly memory traffic."""
+    Fusion removes one launch of five. The CPU still works longer, because the checks before the fused code cost more
+    than the saved launch. Fusion of pointwise operators mostly saves memory traffic."""
     eager, fused = (device[name].per_step(lambda step: len(step.kernels)) for name in ("mlp/eager", "mlp/compiled"))
     return derived(100 * (1 - fused.number / eager.number), eager, fused, unit="%")
 
 
 @claim("O-P14", at_least(1.1), scope="timing")
 def slower_from_python(device: Device) -> Figure:
-    """Launched from Python at one token and at one sequence, the compiled MLP and Liger's both take at least a
-    tenth longer than eager's."""
+    """Launched from Python at one token and at one sequence, the compiled MLP and Liger's MLP both take at least a
+    tenth longer than the eager MLP."""
     sizes, variants = (ONE_TOKEN, ONE_SEQUENCE), ("compiled", "Liger")
     return smallest(*(at_size(device, variant, "eager", size) for size in sizes for variant in variants))
 
@@ -194,13 +194,13 @@ def slower_from_python(device: Device) -> Figure:
 @claim("O-P16", at_least(1.05))
 def lower_error(device: Device) -> Figure:
     """Keeping GELU's result in registers also keeps its precision: the compiled MLP's error is at least a twentieth
-    lower than eager's."""
+    lower than the eager MLP's."""
     return point_ratio(device["mlp/eager"], device["mlp/compiled"], "relative_error")
 
 
 @claim("O-P15", at_least(1.02), scope="timing")
 def faster_at_every_size(device: Device) -> Figure:
-    """On the GPU alone the compiled MLP is faster than eager's at every size from one token up."""
+    """On the GPU alone, the compiled MLP is faster than the eager MLP at every size from one token up."""
     return smallest(*(at_size(device, "eager", "compiled", size, "interleaved") for size in SIZES))
 
 

@@ -98,9 +98,8 @@ def a100_names(device: Device) -> Figure:
     """In the MLP, gate and up run ampere_bf16_s16816gemm_bf16_128x128_…_stages_32x5_tn, down runs
     …_128x256_…_stages_64x3_tn.
 
-    cuBLAS brings kernels of their own for Hopper, nvjet_sm90_*. The pattern carries over: one kernel for the two equal
-    products, another for the third. The names do not, nor does what one learned to read from them. Compare names within
-    a machine, never between two."""
+    On Hopper, cuBLAS has other kernels, with names like nvjet_sm90_*. The pattern is the same here: one kernel for the
+    two equal products, another for the third. Compare kernel names within one machine, never between two."""
     return gemm_kernels(device["mlp/eager"])
 
 
@@ -108,9 +107,9 @@ def a100_names(device: Device) -> Figure:
 def templates(device: Device) -> Figure:
     """The MLP's pointwise kernels are vectorized_elementwise_kernel<4, GeluCUDAKernelImpl…> and <4, …MulFunctor…>.
 
-    The same two templates, twice as wide. The number is how many elements a thread loads at once: PyTorch builds the
-    width of eight only for compute capability 9 and 10 and uses at most four elsewhere. A name that changes between
-    GPUs need not mean that the algorithm did."""
+    The same two templates run here, twice as wide. The number says how many elements a thread loads at once. PyTorch
+    builds the width of eight only for compute capability 9 and 10, and uses at most four elsewhere. So a name can
+    change between GPUs although the algorithm stays the same."""
     expression = r"vectorized_elementwise_kernel<(\d+).*?(GeluCUDAKernelImpl|MulFunctor)"
 
     def widths(step: Step) -> str:
@@ -125,8 +124,8 @@ def queries(device: Device) -> Figure:
     """Each GEMM of the MLP asks cudaOccupancyMaxActiveBlocksPerMultiprocessor before its launch. GELU and the
     multiplication do not.
 
-    No question in these steps; the chapter Matmul and add saw cuBLAS ask in a process's first step only, and remember.
-    The rule that a query announces a GEMM finds none in later steps: read the operator above a launch instead."""
+    No GEMM of these steps makes a query. In the chapter Matmul and add, cuBLAS makes queries in a process's first step
+    only. So a query doesn't mark a GEMM in later steps: read the operator above a launch instead."""
 
     def count(step: Step, *names: str) -> str:
         ops = [op for op in step.ops if op.name in names]

@@ -94,9 +94,9 @@ def fused_share_of_copy(device: Device) -> Figure:
     """The compiled MLP's fused kernel is memory-bound: it moves its three tensors at three quarters of a plain
     copy's rate or more.
 
-    This compilation got the slower of two launch configurations, in which a thread loads two neighboring elements where
-    it could load eight. With the faster one, the kernel is near a copy's rate. Look at how a kernel was launched before
-    you blame memory for its time."""
+    This compilation chose the slower of two launch configurations, in which a thread has two neighboring elements
+    instead of eight. With the faster configuration, the kernel comes near a copy's rate. Look at a kernel's launch
+    configuration before you blame memory for its time."""
     return copy_share(device["mlp/compiled"])
 
 
@@ -121,9 +121,9 @@ def pre_ops(device: Device) -> Figure:
 def liger_over_inductor(device: Device) -> Figure:
     """Liger's GeGLU kernel is a few percent slower than Inductor's.
 
-    Here it is the faster, because this compilation got the slower of Inductor's two launch configurations. With the
-    other one, Inductor's kernel is ahead, and by more than a few percent: this width is not a power of two, so Liger's
-    blocks mask off a quarter of their positions. Measure at your width, and compile under more than one condition."""
+    Here Liger's kernel is faster, because this compilation chose the slower of Inductor's two launch configurations.
+    With the faster configuration, Inductor's kernel wins by more than a few percent. This width is not a power of two,
+    so Liger's blocks mask off a quarter of their positions. Measure at your width, and compile several times."""
     return unpaired_ratio(pointwise_us(device["mlp/liger"]), pointwise_us(device["mlp/compiled"]))
 
 
@@ -131,10 +131,10 @@ def liger_over_inductor(device: Device) -> Figure:
 def compiles_again(device: Device) -> Figure:
     """Change the shape and torch.compile pays the compile cost all over again, while Liger's kernel never does.
 
-    Liger's half is right for batch and sequence; a new hidden size compiles its kernel, too, by its source.
-    torch.compile learns from the first change: it makes the batch size a variable and compiles once more, and that
-    graph served the next two sizes. The sentence describes dynamic=False. For batches of more than one, expect two
-    compilations, not one for each size; a batch of one costs another."""
+    The sentence describes dynamic=False. By default, torch.compile learns from the first change: it compiles again with
+    the batch size as a variable, and that graph serves the next two sizes. So expect two compilations for batches of
+    more than one, and a third for a batch of one. Liger's kernel compiles again only for a new hidden size, by its
+    source."""
     return Figure(f"torch.compile: {recompiled(device, 'automatic')}, Liger: {recompiled(device, 'liger')}")
 
 

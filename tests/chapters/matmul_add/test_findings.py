@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from html import unescape
 
-import msgspec
 import pytest
 
-from snippets.lab.finding import Figure, NotTimed, TraceError
+from snippets.lab.finding import Figure, TraceError
 from snippets.lab.finding.book import findings
 from snippets.lab.page import dispatch_tree, kernel_table, profiler_table
 from snippets.matmul_add.findings import costs, overhead
@@ -106,23 +105,8 @@ def test_up_to_which_size_a_graph_is_worth_it(world: World) -> None:
     assert (overhead.worth_a_graph(sweep).value, overhead.worth_a_graph(sweep).text) == (0, "none of the sizes")
 
 
-def test_the_power_limit_is_the_recordings(world: World) -> None:
-    recording = recorded("eager_4096", point(4096, 600, 70, 610))
-    world.recording(
-        msgspec.structs.replace(
-            recording, environment=msgspec.structs.replace(recording.environment, power_limit_w=650.0)
-        )
-    )
-    assert FIGURES["power_limit"](world.device).text == "650 W"
-    world.recording(recording)
-    with pytest.raises(NotTimed, match="no power limit"):
-        FIGURES["power_limit"](world.device)
-
-
 def test_every_figure_is_conclusive_and_has_a_text(world: World) -> None:
-    """But for the power limit, which these recordings lack."""
-    (only,) = poor_figures("matmul_add", world.device)
-    assert only.startswith("power_limit: ")
+    assert list(poor_figures("matmul_add", world.device)) == []
 
 
 def test_figures_are_exact(world: World) -> None:
@@ -131,24 +115,14 @@ def test_figures_are_exact(world: World) -> None:
         "product_share_4096": "83.3 %",  # 500 of 600 us
         "matrix_to_row_64": "1.50x",
         "compiled_launched_64": "2.00x",
-        "copy_rate_4096": "2.03 TB/s",
         "copy_share_4096": "102 %",
         "kept_running": "1.29x",  # 750 us against 582
         "clock_reasons": "power cap",
-        "clock_reasons_64": "none",
-        "crossing_ratio": "0.05x",  # 30 us against 600 at 4096
         "idle_with_item": "9.41 ms",
         "idle_without_item": "556 µs",  # 616 in the warmed process, 496 in the cold one
-        "idle_after_first": "395 µs",
-        "lead_4096": "428 µs",
-        "compiled_steady_4096": "1.01x",
-        "matrix_to_row_steady": "1.20x",
         "later_requests": "2 in 20,000 steps",
         "gap_without_shapes": "0.52x",
         "gap_without_gpu": "3.10x",
-        "gap_left": "1.60x",
-        "gap_after_fifty": "1.00x",
-        "first_profile_gap": "30.0 µs",
         "chain": "ProfilerStep#N > matmul_add > aten::matmul > aten::mm",
         "wait_busy_4096": "73.9 %",  # 515 and 2 of 700 us
         "compiled_bytes_4096": "201 MB → 201 MB",
@@ -161,7 +135,6 @@ def test_the_tables_have_what_was_measured(world: World) -> None:
     device = world.device
     assert cells(costs.graph_gain(device))[1] == ["64", "12.0x", "18.0x", "60.0 µs", "90.0 µs", "5.00 µs", "5.00 µs"]
     assert cells(waits(device))[1][:3] == ["64x64", "1.78 ms", "0 µs"]
-    assert cells(overhead.totals(device))[1] == ["64x64", "2.98 ms", "1.78 ms", "21.0 µs", "0.70 %"]
     rows = cells(first_steps(device))[1:]
     assert rows[0] == ["ProfilerStep#0", "400 µs", "1.00 µs", "1", "1", "3"]
     assert [row[2] for row in rows] == ["1.00 µs", "60.0 µs", "1.00 µs", "1.00 µs", "1.00 µs"], "as the claims have it"
@@ -211,8 +184,6 @@ def test_charts_have_a_step_for_each_recording(world: World) -> None:
         for way in ("Eager", "Compiled")
         for size, us in ((64, "5.00 µs"), (512, "8.00 µs"), (4096, "600 µs"))
     ]
-    assert [row[0] for row in cells(overhead.roof(device))[1:]] == ["64x64", "512x512", "4096x4096"]
-    assert cells(overhead.roof(device))[3][1:3] == ["1,020", "229 TFLOP/s"], "2n^3 FLOP over 8n^2 bytes; in 600 us"
     bars = re.findall(r'aria-label="([^"]*)"', costs.opening(device))
     assert [text.split(",")[:2] for text in (bars[0], bars[1])] == [
         ["eager: the CPU submits 40.0 µs", " the GPU computes 10.0 µs"],
@@ -221,8 +192,6 @@ def test_charts_have_a_step_for_each_recording(world: World) -> None:
     timed = [row[1:4] for row in cells(costs.race(device, caption=CAPTION, over="Eager"))[1:]]
     assert timed[0] == ["600 µs", "750 µs", "610 µs"]
     assert [text.endswith("1.01x of Eager") for text in timed[1]] == [True, True, True]
-    biases = cells(costs.race_of_biases(device, caption=CAPTION, over="addmm, b a row"))
-    assert biases[1][1].endswith("1.20x of addmm, b a row")
     parts = [(row[0], row[2]) for row in cells(costs.by_kernel(device, caption=CAPTION))[1:]]
     assert [part for variant, part in parts if variant == "addmm, b a row"] == ["cuBLAS GEMM bf16 · 128x256x64 · nn"]
     assert [variant for variant, part in parts if part == "copy device to device"] == ["Compiled", "addmm, b a matrix"]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 from snippets.lab.finding import Device, NotRecorded, TraceError
-from snippets.reading_a_trace.findings import first_look, journey
+from snippets.reading_a_trace.findings import annotated, first_look, journey
 from tests.lab import samples
 from tests.lab.samples import EVIL, assert_only_text, cells, sample, save_all, trace_json
 from tests.tool import events
@@ -18,6 +19,48 @@ from tests.tool import events
 @pytest.fixture
 def device(tmp_path: Path) -> Device:
     return save_all(tmp_path, sample())
+
+
+def numbers(html: str) -> list[tuple[str, str, str, str]]:
+    """The numbers of the picture: how far aside, x, y, the number."""
+    aside = r'<g(?: transform="translate\((-?\d+)\)")?>'
+    return re.findall(aside + r'<circle cx="([^"]+)" cy="(\d+)" r="9"/><text[^>]*>(\d)</text></g>', html)
+
+
+def test_the_numbers_are_at_an_operator_its_launch_the_arrow_the_kernel_and_the_longest_idle_time(
+    device: Device,
+) -> None:
+    """From the label at 5 us to the fill's end at 134 us: the operator is at 10 to 70, its first launch at 20 to 22."""
+    html = annotated(device, "mlp/eager", "One <forward>")
+    assert "<figcaption>One &lt;forward&gt;</figcaption>" in html
+    assert numbers(html) == [
+        ("", "26.6%", "52", "1"),
+        ("-15", "12.16%", "79", "2"),
+        ("", "30.78%", "112", "3"),
+        ("", "54.72%", "145", "4"),
+        ("", "34.58%", "145", "5"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("trace", "message"),
+    [
+        (trace_json(kernels=(1, 0, 1)), r"ProfilerStep#3 has no kernel with its launch, or no idle time"),
+        (events.trace_bytes(events.step(2, 0, 100)), "no GPU kernels"),
+        (
+            events.trace_bytes(
+                events.step(2, 0, 100),
+                events.annotation("mlp_fwd", 5, 80),
+                events.launch(1, 20),
+                events.kernel("gemm", 1, 50, 10),
+            ),
+            "ProfilerStep#2: no operator encloses the launch of gemm",
+        ),
+    ],
+)
+def test_a_step_that_cannot_be_numbered(tmp_path: Path, trace: bytes, message: str) -> None:
+    with pytest.raises(TraceError, match=message):
+        annotated(save_all(tmp_path, sample(), trace=trace), "mlp/eager", "One forward")
 
 
 def test_the_journey_of_a_kernel(device: Device) -> None:
