@@ -113,12 +113,18 @@ FULL = Branch(
         Symptom(
             "below-both-ceilings",
             "Neither of the two",
-            "Products in float32 or float64, products of odd shapes, or collectives that nothing hides.",
-            "Let products use tensor cores: bf16, or TF32 for float32; sizes that are multiples of eight. Overlap "
-            "communication.",
+            "Products in float32 or float64, or products of odd shapes.",
+            "Let products use tensor cores: bf16, or TF32 for float32; sizes that are multiples of eight.",
             "training_step_faults/#no-tensor-cores",
-            ("exposed-communication", "float64-kernels", "no-tensor-cores", "slow-products", "stragglers"),
-            also="your_trace/#which-rank-is-late",
+            ("float64-kernels", "no-tensor-cores", "slow-products"),
+        ),
+        Symptom(
+            "collectives-alone",
+            "Collectives alone",
+            "NCCL's kernels, and no other kernel of their GPU meanwhile. Their time includes waiting for a late rank.",
+            "Compare the ranks: the shortest call is the late rank's. Send during backward, or send less.",
+            "several_gpus/#data-parallel",
+            ("exposed-communication", "stragglers"),
         ),
     ),
 )

@@ -19,7 +19,7 @@ from kinetoscope.trace.decoding import EventDecoder
 from kinetoscope.trace.errors import TraceError
 from kinetoscope.trace.events import Trace
 from kinetoscope.trace.json_events import JSON_ERRORS, EventText
-from kinetoscope.trace.kineto import LIMIT_BYTES, no_collection
+from kinetoscope.trace.kineto import LIMIT_BYTES, no_collection, require_recorded
 from kinetoscope.trace.metadata import Metadata
 from kinetoscope.trace.progress import Progress
 
@@ -74,14 +74,20 @@ def is_merged(path: str | os.PathLike[str]) -> bool:
     return bool(_START.match(head))
 
 
-def read_ranks(source: Source) -> Iterator[Trace]:
+def read_recorded_ranks(source: str | os.PathLike[str] | bytes, *, limit_bytes: int) -> tuple[Trace, ...]:
+    """The traces of all ranks of a file that this project recorded, as `read_recorded_trace` reads one; raise
+    `TraceError` above `limit_bytes` after decompression."""
+    return tuple(require_recorded(trace, source) for trace in read_ranks(source, limit_bytes=limit_bytes))
+
+
+def read_ranks(source: Source, *, limit_bytes: int = MAX_BYTES) -> Iterator[Trace]:
     """Yield the trace of each rank of a merged file, one after the other: no more than one is in memory.
 
     Times, names, processes and threads are those of the rank's own file; correlations and other ids end with the digits
     of the rank. Of a file that is cut off, the last rank is cut and later ranks are missing. Raises `TraceError`.
     """
     with no_collection(), Progress(source_name(source)) as progress:
-        content = Content(source, MAX_BYTES, progress)
+        content = Content(source, limit_bytes, progress)
         text = EventText(content.blocks(), content.where)
         reader: _Reader | None = None
         for group in text.events():

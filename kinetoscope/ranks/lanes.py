@@ -14,7 +14,7 @@ from kinetoscope.trace.intervals import Interval, intersect, subtract, union
 
 MAX_LANES, FEW_LANES = 16, 8
 """Of more ranks, half of the few have the most own work, half the most waiting."""
-LaneKind = Literal["own", "transfer", "waiting", "idle"]
+LaneKind = Literal["own", "transfer", "waiting", "idle", "hidden", "waiting-hidden"]
 
 
 @dataclass(frozen=True)
@@ -32,11 +32,31 @@ class LanePiece:
 
 
 @dataclass(frozen=True)
+class LaneCall:
+    """One rank's kernel of a collective, or of a send or its receive."""
+
+    number: int
+    """Of the collective in the step, from 1 in the order of the ends; the same on all of its ranks."""
+    operation: str
+    start_us: float
+    """From the start of the first rank's step, as the other times."""
+    arrived_us: float
+    """The last rank has arrived; before that, the kernel waits."""
+    end_us: float
+    last: int
+    """The rank that arrives last."""
+
+
+@dataclass(frozen=True)
 class RankLane:
     """One rank's step; the pieces cover it without gaps."""
 
     rank: int
     pieces: tuple[LanePiece, ...]
+    beside: tuple[LanePiece, ...] = ()
+    """Transfer and waiting beside own work: `hidden` and `waiting-hidden`."""
+    calls: tuple[LaneCall, ...] = ()
+    """Its part of each collective, in the order of their numbers."""
 
 
 @dataclass(frozen=True)
@@ -73,9 +93,12 @@ def step_lanes(compared: Compared, step: int, rank: int) -> StepLanes | None:
         return None
     origin = min(window.start_ns + shifts[number] for number, window in windows.items())
     lanes = []
+    matched.sort(key=lambda each: min(call.end_ns + shifts.get(call.rank, 0) for call in each.calls))
     for number, window in sorted(windows.items()):
-        span = (window.start_ns, window.end_ns)
-        lanes.append(RankLane(number, tuple(_pieces(compared, matched, number, span, shifts[number] - origin))))
+        span, shift = (window.start_ns, window.end_ns), shifts[number] - origin
+        pieces = tuple(_pieces(compared, matched, number, span, shift))
+        beside, calls = _beside(compared, number, span, shift), _calls(matched, number, shift)
+        lanes.append(RankLane(number, pieces, tuple(beside), tuple(calls)))
     return StepLanes(step, tuple(lanes), _spread_us(matched, {number: shifts[number] for number in windows}))
 
 
@@ -140,6 +163,27 @@ def _pieces(
             last=_waits_for(own_calls, start, end) if kind == "waiting" else None,
             number=_transfer_number(pairs, start) if kind == "own" and pairs else None,
         )
+
+
+def _beside(compared: Compared, rank: int, span: Interval, shift: int) -> Iterable[LanePiece]:
+    """The transfer and the waiting of one rank's step beside own work, in start order."""
+    waits, transfers = compared.waits_and_transfers(rank)
+    own = subtract([span], union([*compared.ranks[rank].exposed, *compared.ranks[rank].idle]))
+    times: dict[LaneKind, list[Interval]] = {
+        "hidden": intersect(transfers, own),
+        "waiting-hidden": intersect(subtract(waits, transfers), own),
+    }
+    for (start, end), kind in sorted((time, kind) for kind, found in times.items() for time in found):
+        yield LanePiece(kind, (start + shift) / 1000, (end + shift) / 1000)
+
+
+def _calls(matched: Sequence[Matched], rank: int, shift: int) -> Iterable[LaneCall]:
+    for number, each in enumerate(matched, 1):
+        for call in each.calls:
+            if call.rank == rank:
+                start, end = call.start_ns + shift, call.end_ns + shift
+                arrived = (end - each.transfer_ns) / 1000
+                yield LaneCall(number, call.operation, start / 1000, arrived, end / 1000, each.last)
 
 
 def _waits_for(own_calls: Sequence[tuple[Matched, Call]], start: int, end: int) -> int | None:

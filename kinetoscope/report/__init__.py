@@ -6,7 +6,8 @@ diagnosed.py         a trace read, summarized and diagnosed
 site.py              the address of the book, to whose pages findings lead
 trace_report.py      its JSON document; finding_rows.py has the findings in it
 output.py            where the file is written
-document.py          the HTML file: head, sections; drawing.css, style.css, ranks.css and timeline.js inside
+document.py          the HTML file: head, sections; drawing.css, style.css, rank_drawing.css, ranks.css and timeline.js
+                     inside
 headline.py          the first screen: a sentence and four measures
 findings.py          the diagnosis: findings, and questions that the trace cannot answer
 waiting.py           who waits for whom: when CPU and GPU work

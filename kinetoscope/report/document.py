@@ -48,7 +48,8 @@ def several_html(report: MultiReport) -> str:
     """The report on ranks, or on two traces compared."""
     sections = ((f"part-{index}", part.heading, part.html) for index, part in enumerate(report.parts, start=1))
     title = shortened(report.title, 120)
-    return document(title, report.kicker, report.headline, report.lead, sections, more_style=_asset("ranks.css"))
+    style = _asset("rank_drawing.css") + _asset("ranks.css")
+    return document(title, report.kicker, report.headline, report.lead, sections, more_style=style)
 
 
 def document(

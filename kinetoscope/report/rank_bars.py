@@ -55,7 +55,7 @@ def _rows(report: RanksReport, late: Collection[int], longest_us: float) -> Html
     for parts in groups:
         if len(groups) > 1:
             rows.append(f'<p class="group">Ranks {members_text(sorted(part.rank for part in parts))}</p>')
-        rows += [_row(part, late, longest_us) for part in parts]
+        rows += [bar_row(part, late, longest_us) for part in parts]
     apart = " The sets of ranks do not wait for each other." if len(groups) > 1 else ""
     about = f"Each bar is as long as the rank's step, on one scale. A rank that works longest waits least.{apart}"
     kinds = [
@@ -68,7 +68,8 @@ def _rows(report: RanksReport, late: Collection[int], longest_us: float) -> Html
     return figure("One mean step of each rank, most own work first", about, "".join(rows), kinds)
 
 
-def _row(part: RankParts, late: Collection[int], longest_us: float) -> str:
+def bar_row(part: RankParts, late: Collection[int], longest_us: float) -> str:
+    """The parts of a rank's mean step as a bar; `longest_us` takes the whole width."""
     drawn, at = [], 0.0
     for kind, us, name in _pieces(part):
         width = 100 * us / longest_us

@@ -65,8 +65,11 @@ def row(name: str, drawing: str, described: str, *, height: float = 24, tag: str
     )
 
 
-def axis(length_us: float, percent: float = 100.0) -> str:
-    """A row with the times of an axis that begins at 0; `percent` of the drawing is `length_us` long."""
+def axis(length_us: float, percent: float = 100.0, *, is_wide: bool = False) -> str:
+    """A row with the times of an axis that begins at 0; `percent` of the drawing is `length_us` long.
+
+    It is `is_wide` below a drawing without names beside it.
+    """
     if length_us <= 0:
         return ""
     marks = "".join(
@@ -76,7 +79,8 @@ def axis(length_us: float, percent: float = 100.0) -> str:
         for at in [percent * us / length_us]
     )
     return (
-        f'<div class="rank-row axis" aria-hidden="true"><span></span><svg width="100%" height="22">{marks}</svg></div>'
+        f'<div class="rank-row{" wide" * is_wide} axis" aria-hidden="true"><span></span>'
+        f'<svg width="100%" height="22">{marks}</svg></div>'
     )
 
 

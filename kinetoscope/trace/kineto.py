@@ -40,7 +40,11 @@ def read_trace(source: Source, *, limit_bytes: int = LIMIT_BYTES, progress: Prog
 
 def read_recorded_trace(source: str | os.PathLike[str] | bytes, *, limit_bytes: int = LIMIT_BYTES) -> Trace:
     """Read a trace that this project recorded: it must be whole, and only `ProfilerStep` marks its steps."""
-    trace = read_trace(source, limit_bytes=limit_bytes)
+    return require_recorded(read_trace(source, limit_bytes=limit_bytes), source)
+
+
+def require_recorded(trace: Trace, source: str | os.PathLike[str] | bytes) -> Trace:
+    """The trace with the steps of `ProfilerStep` only. Raises `TraceError` if it is cut off."""
     if trace.is_cut:
         where = "trace" if isinstance(source, bytes) else os.fspath(source)
         raise TraceError(f"{where}: the file is cut off; copy or record the trace again")

@@ -15,6 +15,7 @@ from snippets.lab.finding.book import Verdict, find_claim, findings, judge
 from snippets.lab.finding.claim import Status
 from snippets.lab.finding.device import Device, Run
 from snippets.lab.finding.figure import Figure
+from snippets.lab.finding.ranks import on_ranks
 from snippets.lab.recording.schema import NotRecorded, NotTimed, Point, Recording, Timing
 from tests.lab.samples import BOOK, with_ceilings
 
@@ -34,8 +35,8 @@ def _is_recorded(experiment: str) -> bool:
 
 
 @cache
-def _trace(experiment: str) -> Trace:
-    return RECORDED[experiment].trace
+def _trace(experiment: str, rank: int) -> Trace:
+    return on_ranks(RECORDED[experiment])[rank].trace
 
 
 def verdict(device: Device, claim_id: str) -> Verdict:
@@ -74,6 +75,8 @@ def poor_figures(chapter: str, device: Device, *, may_be_missing: bool = False) 
 class AlteredDevice(Device):
     """The default device; an entry of `recordings` or `traces` replaces the recording or trace of its name.
 
+    `traces` has those of rank 0, and `rank_traces` those of other ranks, by name and rank.
+
     Each method alters the result of earlier methods.
     """
 
@@ -81,6 +84,7 @@ class AlteredDevice(Device):
     name: str = RECORDED.name
     recordings: dict[str, Recording] = field(default_factory=dict)
     traces: dict[str, Trace] = field(default_factory=dict)
+    rank_traces: dict[tuple[str, int], Trace] = field(default_factory=dict)
 
     def __getitem__(self, experiment: str) -> Run:
         path, _, selector = experiment.partition("[")
@@ -93,7 +97,8 @@ class AlteredDevice(Device):
         return self.recordings.get(run.id) or _recording(run.id)
 
     def trace_of(self, run: Run) -> Trace:
-        return self.traces.get(run.id) or _trace(run.id)
+        altered = self.rank_traces.get((run.id, run.rank)) if run.rank else self.traces.get(run.id)
+        return altered or _trace(run.id, run.rank)
 
     def record(self, experiment: str, **changed: Any) -> None:
         """Change fields of a recording; `ceilings` apply to every point."""

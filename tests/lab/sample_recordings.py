@@ -26,10 +26,12 @@ from snippets.lab.recording.schema import Ceiling, Recording, Timing, Timings
 from snippets.lab.tools.page_rules import INLINE
 from snippets.lab.tools.page_text import executed_fences
 from tests.lab import samples
+from tests.lab.rank_samples import merged_operators
 from tests.lab.samples import Operator
 
 Sample = tuple[Recording, bytes | None]
 """A recording and, where its experiment is traced, the JSON of its trace."""
+LINK = "NVLink 4.0, 18 links, peer access"
 SPREAD = (0.98, 0.99, 1.0, 1.01, 1.02)
 """Of the samples of a timing around its median."""
 COPY_BYTES_PER_S, MATMUL_FLOPS_PER_S = 4e12, 7e14
@@ -40,24 +42,30 @@ def sample_of(
     us: float | Callable[[Parameters], float],
     operators: Sequence[Operator] = (),
     data: Mapping[str, Any] | None = None,
+    ranks: Sequence[Sequence[Operator]] = (),
 ) -> Sample:
     """A sample of one experiment: its label, points and work, with made-up times.
 
     Args:
         experiment: `chapter/experiment`.
-        us: the time of a step on the GPU; of a sweep, as a function of a point's parameters.
+        us: the time of a step on the GPU; of a sweep, as a function of a point's parameters; of a loop, that of an
+            iteration.
         operators: what each step of the trace calls: (name, shapes of its inputs, its kernels with their microseconds).
         data: what a probe returned.
+        ranks: of an experiment on several GPUs, the operators of each rank; without, all ranks have `operators`.
+            `("all_reduce", [[elements]], [("nccl", 20.0)])` is a collective of so many microseconds of transfer, which
+            ends on all ranks at once; so are `all_gather` and `reduce_scatter`.
     """
     (described,) = find(experiment)
-    at = described.points if described.make is not None else ()
+    at = () if described.probe is not None else described.points
     works = [described.work(**parameters) if described.work else Work(bytes=0) for parameters in at]
     points = tuple(
         samples.point(
             dict(parameters),
-            _timings(us(parameters) if callable(us) else us) if described.timed else None,
+            _timings(us(parameters) if callable(us) else us) if described.timed and described.make else None,
             flops=work.flops,
             bytes=work.bytes,
+            iteration=_timing(us(parameters) if callable(us) else us) if described.timed and described.loop else None,
         )
         for parameters, work in zip(at, works, strict=True)
     )
@@ -69,9 +77,13 @@ def sample_of(
         data=dict(data or {}),
         has_trace=described.is_traced,
         first_steps=described.first_steps,
+        environment=samples.environment(gpus=described.gpus, link=LINK if described.gpus > 1 else ""),
     )
-    trace = samples.trace_json(label=described.label, operators=operators) if described.is_traced else None
-    return recording, trace
+    if not described.is_traced:
+        return recording, None
+    if described.gpus > 1:
+        return recording, merged_operators(ranks or [operators] * described.gpus, described.label)
+    return recording, samples.trace_json(label=described.label, operators=operators)
 
 
 def _timings(us: float) -> Timings:

@@ -75,6 +75,51 @@ def test_a_loop_is_traced_and_needs_its_label() -> None:
         profiled(make=None, loop=loop, work=None, parameters={"sise": 1})
 
 
+def loop_of_a_rank(device: str, rank: int, world: int, size: int) -> Loop:
+    raise NotImplementedError
+
+
+def probe_of_a_rank(instruments: Instruments, device: str, rank: int, world: int, size: int) -> dict[str, Any]:
+    raise NotImplementedError
+
+
+def test_functions_of_several_gpus_take_rank_and_world() -> None:
+    on_two: dict[str, Any] = {"make": None, "work": None, "gpus": 2}
+    assert profiled(loop=loop_of_a_rank, **on_two).gpus == 2
+    assert profiled(probe=probe_of_a_rank, **on_two, label="").processes == 3
+    for changed, message in (
+        ({"loop": loop}, "mlp/eager: loop takes no 'rank'; did you mean device or size?"),
+        ({"probe": probe}, "mlp/eager: probe takes no 'rank'; did you mean device or instruments or size?"),
+    ):
+        with pytest.raises(ExperimentError) as raised:
+            profiled(**on_two, **changed)
+        assert str(raised.value) == message
+    with pytest.raises(ExperimentError, match=r"^mlp/eager: loop_of_a_rank needs 'rank', which parameters do not set$"):
+        profiled(make=None, work=None, loop=loop_of_a_rank)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"gpus": 0}, "mlp/eager: gpus=0; give 1 or more"),
+        ({"gpus": 2}, "mlp/eager: an experiment on 2 GPUs is a loop or a probe; give no make"),
+        ({"environment": {"RANK": "0"}}, "mlp/eager: its environment sets RANK, which capture sets; remove it"),
+        (
+            {"environment": {"NCCL_NVLS_ENABLE": "1"}},
+            "mlp/eager: its environment sets NCCL_NVLS_ENABLE, which capture sets; remove it",
+        ),
+        (
+            {"environment": {"CUDA_DEVICE_MAX_CONNECTIONS": 1}},
+            "mlp/eager: its environment sets CUDA_DEVICE_MAX_CONNECTIONS to 1; give a text, '1'",
+        ),
+    ],
+)
+def test_gpus_and_environment_that_cannot_be(changed: dict[str, Any], message: str) -> None:
+    with pytest.raises(ExperimentError) as raised:
+        profiled(**changed)
+    assert str(raised.value) == message
+
+
 def test_a_probe_is_not_traced() -> None:
     new = Experiment(chapter="mlp", name="new", probe=probe, parameters={"size": 1})
     assert new.points == ({"size": 1},)
@@ -197,7 +242,7 @@ def test_chapters_are_found_by_their_folders() -> None:
     assert {"devices", "linear", "matmul_add", "mlp"} <= set(chapters())
     assert list(chapters()) == sorted(chapters())
     assert "lab" not in chapters()
-    assert chapters("tests.lab.broken") == ("faults", "gpu_faults", "hang", "loops")
+    assert chapters("tests.lab.broken") == ("faults", "gpu_faults", "hang", "loops", "ranks")
     assert package_folder("tests.lab.broken") == PROJECT / "tests" / "lab" / "broken"
 
 
@@ -257,8 +302,12 @@ def one(chapter, name, **more):
             'one("mlp", "a", group="g"), one("mlp", "b", group="g", make=None, loop=lambda device, size: None)',
             "mlp/b: the group 'g' has loops only, or none",
         ),
+        (
+            'one("mlp", "a", group="g"), one("mlp", "b", group="g", environment={"A": "1"})',
+            "mlp/b: the group 'g' shares processes, so all have the same gpus and environment",
+        ),
     ],
-    ids=["twice", "elsewhere", "unequal sweeps", "a loop and a step"],
+    ids=["twice", "elsewhere", "unequal sweeps", "a loop and a step", "another environment"],
 )
 def test_a_list_that_contradicts_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, listed: str, message: str

@@ -61,6 +61,13 @@ MORE_FILES: Mapping[str, Mapping[str, str]] = {
     },
     "fused_mlp": {"kernelize.py": "how a model takes the package; beside the package, which it loads"},
     "matmul_add": {"record.py": "the profiler around the model, as a reader types it; a test runs it"},
+    "several_gpus": {
+        "blocks.py": "the model that sharded.py, tensor_parallel.py and pipeline.py divide, which a reader copies",
+        "parallel.py": "the ladder of data parallel, which a reader copies",
+        "pipeline.py": "a pipeline over any blocks, which a reader copies",
+        "sharded.py": "what is done to a finished model: sharded, which a reader copies",
+        "tensor_parallel.py": "what is done to a finished model: split, which a reader copies",
+    },
     "training_memory": {"allocator.py": "a part of experiments, which starts processes that import it by this name"},
     "training_step": {
         "data.py": "the batches in which a fault shows, which a reader copies",

@@ -19,6 +19,7 @@ from kinetoscope.trace.events import Trace
 from snippets.lab.finding.book import judge
 from snippets.lab.finding.claim import Claim, Status
 from snippets.lab.finding.device import Run
+from snippets.lab.finding.ranks import on_ranks
 from snippets.lab.recording.schema import Recording
 from tests.chapters.altered import RECORDED, AlteredDevice
 from tests.mutations import recording_changes, trace_changes
@@ -83,6 +84,8 @@ class Mutant:
     kind: Kind
     of_trace: Callable[[Trace], Trace] | None = None
     of_recording: Callable[[Recording], Recording] | None = None
+    rank: int | None = None
+    """The rank whose trace is altered; None for all ranks."""
     made: list[CalmDevice] = field(default_factory=list)
 
     @cached_property
@@ -100,10 +103,18 @@ class Mutant:
 
     def alter(self, device: AlteredDevice) -> None:
         """Put the altered recording in place of the device's own."""
-        if self.of_trace:
-            device.traces[self.id] = self.of_trace(RECORDED[self.id].trace)
+        for run in on_ranks(RECORDED[self.id]) if self.of_trace else ():
+            if self.rank in (None, run.rank):
+                assert self.of_trace is not None
+                self._put(device, run, self.of_trace(run.trace))
         if self.of_recording:
             device.recordings[self.id] = self.of_recording(RECORDED[self.id].recording)
+
+    def _put(self, device: AlteredDevice, run: Run, trace: Trace) -> None:
+        if run.rank:
+            device.rank_traces[run.id, run.rank] = trace
+        else:
+            device.traces[run.id] = trace
 
     def fits(self, claim: Claim) -> bool:
         """Whether it alters what claims of this scope are about: times, or the structure."""
@@ -119,12 +130,19 @@ def flips(claim: Claim, chapter: str, mutant: Mutant, before: str, to: Sequence[
 def mutants(experiment: str, with_trace: bool) -> tuple[Mutant, ...]:
     """The mutants of one recording that every claim can try; with those of its trace, or without."""
     run = RECORDED[experiment]
+    of_trace = list(trace_changes.generic(run.trace)) if with_trace else []
+    last = run.environment.gpus - 1
     return (
         *(
             Mutant(experiment, name, kind, None, change)
             for name, kind, change in recording_changes.generic(run.recording)
         ),
-        *(Mutant(experiment, *each) for each in (trace_changes.generic(run.trace) if with_trace else ())),
+        *(Mutant(experiment, *each) for each in of_trace),
+        *(
+            Mutant(experiment, f"rank {last}: {name}", kind, change, rank=last)
+            for name, kind, change in of_trace
+            if last and name.endswith("all GPU work")
+        ),
     )
 
 
@@ -183,7 +201,8 @@ def _as_other(other: str, has_trace: bool) -> tuple[Callable[[Trace], Trace] | N
         new = RECORDED[other].recording
         return replace(own, points=new.points, data=new.data)
 
-    return (lambda own: RECORDED[other].trace) if has_trace else None, recording
+    ranks = on_ranks(RECORDED[other]) if has_trace else ()
+    return (lambda own: ranks[min(own.rank or 0, len(ranks) - 1)].trace) if has_trace else None, recording
 
 
 def names_in(claim: Claim) -> tuple[str, ...]:

@@ -46,6 +46,10 @@ FIRST = {
     "mfu": "decoder",
     "paged attention": "decoder_growing",
     "int4 slow": "decoder_faults",
+    "ddp": "several_gpus",
+    "nccl slow": "several_gpus",
+    "fsdp overlap": "several_gpus",
+    "straggler": "several_gpus_faults",
 }
 """What people type -> the page that comes first."""
 ROWS = {
@@ -62,6 +66,8 @@ ROWS = {
     "Memset": "memset",
     "cudaGraphLaunch": "cudagraphlaunch",
     "aten::copy_": "aten-copy",
+    "nccl:all_reduce": "nccl",
+    "record_param_comms": "nccl",
     "Memcpy HtoD Pageable": "pageable",
     "Torch-Compiled Region": "torch-compiled-region",
     "Call CompiledFxGraph": "call-compiledfxgraph",
@@ -95,7 +101,7 @@ ASKED = {
     "compare two traces": "your_trace/#did-a-change-make-it-faster",
     "performance regression CI": "your_trace/#did-a-change-make-it-faster",
     "NCCL overlap": "your_trace/#which-rank-is-late",
-    "prefetch_factor": "#what-do-you-see",
+    "prefetch_factor": "training_step_faults/#a-loader-that-stalls",
 }
 """What people ask in their own words -> the section that answers, among the first three."""
 FIRST_RESULTS = 3

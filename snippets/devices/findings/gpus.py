@@ -68,11 +68,12 @@ def circumstances(device: Device) -> Html:
     for each in all_devices(device.root):
         try:
             with reading(each) as noted:
-                columns.append(_column(sessions_of(noted.root, noted.name)))
+                columns.append(_column(sessions_of(noted.root, noted.name), _of_several(noted)))
         except NOT_SHOWN as error:
             left_out.append(str(error))
     rows = list(zip(["", *OF_LATEST, *OF_SESSIONS], *columns, strict=True))
-    return Html(table("Recorded devices", rows[0], rows[1:]) + note(" ".join(left_out)))
+    shown = [row for row in rows[1:] if row[0] not in OF_SEVERAL or any(row[1:])]
+    return Html(table("Recorded devices", rows[0], shown) + note(" ".join(left_out)))
 
 
 OF_LATEST: Mapping[str, Callable[[Environment], Cell]] = {
@@ -94,10 +95,20 @@ OF_SESSIONS = {
 }
 
 
-def _column(sessions: Sequence[Environment]) -> list[Cell]:
+OF_SEVERAL = ("several GPUs", "NCCL")
+"""Rows of devices with a recording on several GPUs."""
+
+
+def _of_several(device: Device) -> Environment | None:
+    """The environment of the last recording with the most GPUs; None if each has one."""
+    recorded = [each.environment for each in load_recordings(device.root, device.name) if each.environment.gpus > 1]
+    return max(recorded, key=lambda environment: (environment.gpus, environment.date), default=None)
+
+
+def _column(sessions: Sequence[Environment], several: Environment | None) -> list[Cell]:
     """A device's name, then a cell for each row."""
     latest = sessions[-1]
-    cells = [cell(latest) or None for cell in OF_LATEST.values()]
+    cells = [cell(several or latest if name in OF_SEVERAL else latest) or None for name, cell in OF_LATEST.items()]
     return [latest.device, *cells, *(_bounds(sessions, *clock) for clock in OF_SESSIONS.values())]
 
 

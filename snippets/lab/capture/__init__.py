@@ -2,8 +2,11 @@
 
 selection.py     the experiments that need recording, and the GPU for them
 recorder.py      records them batch by batch: order, report, saving
-supervisor.py    one worker process: its events, its deadline, its end
+supervisor.py    one worker process, or one for each rank: their events, their deadline, their end
 worker.py        that process: profiles or times groups of experiments
+ranks.py         the processes of several ranks, and functions that run in all of them
+agreement.py     what the ranks agree on, over gloo
+rank_traces.py   the ranks' traces, taken together and merged
 merging.py       one recording from the parts of several processes
 checking.py      a subject and its result, compared with the reference
 profiling.py     torch.profiler around an experiment's steps

@@ -29,10 +29,11 @@ def now() -> str:
     return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def environment(device: str) -> Environment:
-    """Machine, versions and clocks of this process."""
+def environment(device: str, gpus: int = 1) -> Environment:
+    """Machine, versions and clocks of this process; of an experiment on several GPUs, also their link and NCCL."""
     cuda = device == "cuda"
-    properties = torch.cuda.get_device_properties(0) if cuda else None
+    properties = torch.cuda.get_device_properties(0) if cuda else None  # rank 0 has it, too
+    gpu = open_gpu() if cuda else Gpu()
     return Environment(
         date=now(),
         commit=commit(),
@@ -42,10 +43,27 @@ def environment(device: str) -> Environment:
         memory_bytes=properties.total_memory if properties else 0,
         l2_bytes=properties.L2_cache_size if properties else 0,
         cuda=torch.version.cuda or "",
-        versions=versions(),
+        versions=versions() | (nccl_version() if gpus > 1 else {}),
+        gpus=gpus,
+        link=link(gpu) if gpus > 1 and cuda else "",
         **cpu_circumstances(),
-        **gpu_circumstances(open_gpu() if cuda else Gpu(), str(properties.uuid) if properties else ""),
+        **gpu_circumstances(gpu, str(properties.uuid) if properties else ""),
     )
+
+
+def link(gpu: Gpu) -> str:
+    """How this process's GPU reaches the next: `NVLink 4.0, 18 links, peer access`, or `PCIe, no peer access`."""
+    count = torch.cuda.device_count()
+    here = torch.cuda.current_device()
+    reaches = count > 1 and torch.cuda.can_device_access_peer(here, (here + 1) % count)
+    return f"{gpu.nvlink() or 'PCIe'}, {'' if reaches else 'no '}peer access"
+
+
+def nccl_version() -> dict[str, str]:
+    """The version of NCCL that torch uses; empty for a torch without NCCL."""
+    if not torch.distributed.is_nccl_available():
+        return {}
+    return {"nccl": ".".join(map(str, torch.cuda.nccl.version()))}
 
 
 def versions() -> dict[str, str]:

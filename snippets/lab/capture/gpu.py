@@ -31,6 +31,9 @@ THROTTLE = {
 POWER_INSTANT = 186
 """NVML_FI_DEV_POWER_INSTANT: nvmlDeviceGetPowerUsage averages over a second on most cards."""
 STATES = ("disabled", "enabled")
+NVLINK = {1: "1.0", 2: "2.0", 3: "2.2", 4: "3.0", 5: "3.1", 6: "4.0", 7: "5.0", 8: "6.0"}
+"""nvmlNvlinkVersion_t: the numbers of NVLink's versions."""
+MAX_NVLINKS = 36
 
 
 @dataclass(frozen=True)
@@ -98,6 +101,14 @@ class Gpu:
             "clocks": {name: value for name, value in self._clocks().items() if value},
         }
 
+    def nvlink(self) -> str:
+        """`NVLink 4.0, 18 links`, the active ones; empty without NVLink."""
+        active = [each for each in range(MAX_NVLINKS) if self._of_card(0, "nvmlDeviceGetNvLinkState", each) == 1]
+        if not active:
+            return ""
+        version = self._of_card(0, "nvmlDeviceGetNvLinkVersion", active[0])
+        return f"NVLink {NVLINK.get(version, '')}".rstrip() + f", {len(active)} link{'s' * (len(active) > 1)}"
+
     def _clocks(self) -> dict[str, float]:
         questions = {"": "ClockInfo", "max_": "MaxClockInfo", "application_": "ApplicationsClock"}
         kinds = {"sm": self._constant("NVML_CLOCK_SM"), "memory": self._constant("NVML_CLOCK_MEM")}
@@ -147,9 +158,20 @@ def open_gpu(nvml: Any = None, visible: str | None = None, torch_uuid: Callable[
         return Gpu()
 
 
+def open_gpus(count: int, nvml: Any = None, visible: str | None = None) -> list[Gpu]:
+    """The first `count` GPUs of CUDA_VISIBLE_DEVICES, in a process that has not used CUDA; without NVML, no GPUs."""
+    chosen = os.environ.get("CUDA_VISIBLE_DEVICES") if visible is None else visible
+    names = chosen.split(",") if chosen else [str(index) for index in range(count)]
+    if count == 1:
+        return [open_gpu(nvml, visible)]
+    return [open_gpu(nvml, name.strip(), str) for name in names[:count]]
+
+
 def _torch_uuid() -> str:
     """The bare UUID of torch's GPU, or of its MIG slice; empty before torch uses CUDA."""
-    return str(torch.cuda.get_device_properties(0).uuid) if torch.cuda.is_initialized() else ""
+    if not torch.cuda.is_initialized():
+        return ""
+    return str(torch.cuda.get_device_properties(torch.cuda.current_device()).uuid)
 
 
 def _find_handle(nvml: Any, chosen: str) -> Any:

@@ -1,20 +1,21 @@
 """One recorder per GPU, and no other program on it: a step takes longer on a shared GPU.
 
 The lock is on a file in the system's temporary folder, named after the GPU's UUID. The kernel releases it when its
-holder ends in any way.
+holder ends in any way. Several GPUs are locked in the order of their UUIDs, so that no two recorders wait for each
+other.
 """
 
 from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from snippets.lab.capture.gpu import Gpu, open_gpu, others_by_pid
+from snippets.lab.capture.gpu import Gpu, open_gpus, others_by_pid
 from snippets.lab.experiment import NeedsGpu
 
 POLL_S = 2.0
@@ -29,24 +30,30 @@ class GpuInUse(NeedsGpu):
 def reserve_gpu(
     wait: bool,
     shared: bool,
-    gpu: Gpu | None = None,
+    count: int = 1,
+    gpus: Sequence[Gpu] | None = None,
     folder: Path | None = None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Iterator[None]:
-    """Hold the GPU's lock while no other program uses the GPU. Raises `GpuInUse`.
+    """Hold the locks of GPUs while no other program uses them. Raises `GpuInUse`.
 
     Args:
         wait: wait for another recorder and for other programs instead of raising, and print them once.
         shared: continue with other programs on the GPU, and print them; a second recorder is still kept out.
-        gpu: None for torch's GPU.
+        count: how many GPUs, the first of CUDA_VISIBLE_DEVICES.
+        gpus: the GPUs themselves; None for this machine's.
         folder: the lock's folder; None for the system's temporary folder.
         sleep: waits between two checks of the programs.
     """
-    gpu = open_gpu() if gpu is None else gpu
-    if not gpu:
+    by_uuid = {gpu.uuid: gpu for gpu in (open_gpus(count) if gpus is None else gpus)}
+    ordered = [by_uuid[uuid] for uuid in sorted(by_uuid)]
+    if not all(ordered):
         print(NO_NVML, flush=True)
-    with hold_lock(lock_file(gpu, folder), wait):
-        require_alone(gpu, wait, shared, sleep)
+    with ExitStack() as locks:
+        for gpu in ordered:
+            locks.enter_context(hold_lock(lock_file(gpu, folder), wait))
+        for gpu in ordered:
+            require_alone(gpu, wait, shared, sleep)
         yield
 
 

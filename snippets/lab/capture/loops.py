@@ -3,6 +3,9 @@
     iteration  wall time per iteration of a block, batches fetched and the GPU done; variants A B, B A
 
 A block's first iterations are not timed: a loader has prefetched their batches while another variant ran.
+
+Of several ranks, each runs its loop: the mean of their losses is compared, a block begins when all ranks are there, and
+the slowest rank's time counts.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from dataclasses import dataclass
 import torch
 from torch.profiler import ProfilerActivity, profile, record_function, schedule
 
+from snippets.lab.capture.agreement import ALONE, Ranks
 from snippets.lab.capture.gpu import Gpu
 from snippets.lab.capture.profiling import synchronize
 from snippets.lab.capture.timing import Sample, sample_interleaved, timing_of
@@ -36,24 +40,26 @@ class TimedLoop:
     loop: Loop
     device: str
     iterations: int = MIN_ITERATIONS
+    ranks: Ranks = ALONE
 
 
 @contextmanager
-def open_loop(experiment: Experiment, device: str) -> Iterator[Loop]:
+def open_loop(experiment: Experiment, device: str, ranks: Ranks = ALONE) -> Iterator[Loop]:
     """Call the maker; at the end stop the loop, and with it its loader's workers."""
     assert experiment.loop is not None
-    loop = experiment.loop(device=device, **experiment.parameters)
+    loop = experiment.loop(device=device, **ranks.arguments, **experiment.parameters)
     if not isinstance(loop, Loop):
         raise ExperimentError(f"{experiment.id}: loop returned a {type(loop).__name__}; return a Loop")
     with closing(loop.losses):
         yield loop
 
 
-def profile_loop(experiment: Experiment, loop: Loop, device: str) -> profile:
-    """Run an experiment's schedule under `torch.profiler` and return the finished profile."""
+def profile_loop(experiment: Experiment, loop: Loop, device: str, ranks: Ranks = ALONE) -> profile:
+    """Run an experiment's schedule under `torch.profiler` and return the finished profile of this rank."""
     for _ in range(experiment.first_steps):
         next(loop.losses)
     synchronize(device)
+    ranks.barrier()
     plan = experiment.schedule
     prof = profile(
         activities=[ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * (device == "cuda"),
@@ -72,11 +78,12 @@ def profile_loop(experiment: Experiment, loop: Loop, device: str) -> profile:
     return prof
 
 
-def check_loop(loop: Loop, device: str) -> tuple[float, str, int]:
+def check_loop(loop: Loop, device: str, ranks: Ranks = ALONE) -> tuple[float, str, int]:
     """Compare the first losses of a fresh loop with those of its reference, and measure its memory.
 
     Returns the relative error, the reference's dtype and the peak bytes of later iterations beyond the bytes allocated
-    before. Raises `WrongAnswer`.
+    before, of the rank with most. Rank 0 computes the reference while the others wait. Raises `WrongAnswer` on every
+    rank.
     """
     losses = [next(loop.losses).item()]
     before = 0
@@ -86,25 +93,25 @@ def check_loop(loop: Loop, device: str) -> tuple[float, str, int]:
         torch.cuda.reset_peak_memory_stats()
     losses += [next(loop.losses).item() for _ in range(CHECKED - 1)]
     peak_bytes = torch.cuda.max_memory_allocated() - before if device == "cuda" else 0
-    expected = loop.reference(CHECKED)
-    error = math.dist(losses, expected) / math.hypot(*expected)
+    expected = ranks.gather(list(loop.reference(CHECKED)) if ranks.is_first else [])[0]
+    error = math.dist(ranks.means(losses), expected) / math.hypot(*expected)
     if not error <= loop.tolerance:  # NaN is wrong too
         raise WrongAnswer(f"relative error of the losses {error:.2e}, at most {loop.tolerance:.0e} allowed")
-    return error, "float32", peak_bytes
+    return error, "float32", int(ranks.largest(peak_bytes))
 
 
-def time_loops(loops: Mapping[str, Loop], device: str, gpu: Gpu) -> dict[str, Timing]:
-    """The wall time of an iteration of each loop, blocks A B, B A."""
-    timed = {name: _with_iterations(loop, device) for name, loop in loops.items()}
+def time_loops(loops: Mapping[str, Loop], device: str, gpu: Gpu, ranks: Ranks = ALONE) -> dict[str, Timing]:
+    """The wall time of an iteration of each loop, blocks A B, B A; of several ranks, the slowest rank's."""
+    timed = {name: _with_iterations(loop, device, ranks) for name, loop in loops.items()}
     sampled = sample_interleaved(timed, ROUNDS, lambda each: _block(each, gpu))
     return {name: timing_of(samples) for name, samples in sampled.items()}
 
 
-def _with_iterations(loop: Loop, device: str) -> TimedLoop:
-    """The loop with the number of iterations that takes `BLOCK_S`."""
-    shortest = TimedLoop(loop, device)
+def _with_iterations(loop: Loop, device: str, ranks: Ranks) -> TimedLoop:
+    """The loop with the number of iterations that takes `BLOCK_S`: the same number on every rank."""
+    shortest = TimedLoop(loop, device, ranks=ranks)
     seconds = _block(shortest, Gpu()).us / 1e6
-    return TimedLoop(loop, device, max(MIN_ITERATIONS, math.ceil(BLOCK_S / seconds)))
+    return TimedLoop(loop, device, max(MIN_ITERATIONS, math.ceil(BLOCK_S / seconds)), ranks)
 
 
 def _block(timed: TimedLoop, gpu: Gpu) -> Sample:
@@ -112,9 +119,10 @@ def _block(timed: TimedLoop, gpu: Gpu) -> Sample:
     for _ in range(timed.loop.lead):
         next(losses)
     synchronize(timed.device)
+    timed.ranks.barrier()
     begin = time.perf_counter_ns()
     for _ in range(timed.iterations):
         next(losses)
     synchronize(timed.device)
-    elapsed_us = (time.perf_counter_ns() - begin) / 1e3
+    elapsed_us = timed.ranks.largest((time.perf_counter_ns() - begin) / 1e3)
     return Sample(elapsed_us / timed.iterations, gpu.reading(energy=False))

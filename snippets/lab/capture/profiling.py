@@ -67,16 +67,22 @@ def synchronize(device: str) -> None:
 
 def chrome_trace(finished: profile) -> bytes:
     """The profile as Kineto JSON, scrubbed of host names and directories."""
-    content = scrub(msgspec.json.decode(_export(finished)), host_names())
+    return scrubbed(export(finished))
+
+
+def scrubbed(exported: bytes) -> bytes:
+    """Kineto JSON without host names and directories."""
+    content = scrub(msgspec.json.decode(exported), host_names())
     return msgspec.json.encode({**content, "traceName": "trace.json"})
 
 
 def read_activities(finished: profile) -> Sequence[GpuActivity]:
     """The GPU activities of a finished profile."""
-    return read_trace(_export(finished)).activities
+    return read_trace(export(finished)).activities
 
 
-def _export(finished: profile) -> bytes:
+def export(finished: profile) -> bytes:
+    """The profile as Kineto JSON, as torch writes it."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trace.json"
         finished.export_chrome_trace(str(path))

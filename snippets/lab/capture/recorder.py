@@ -18,7 +18,8 @@ from pathlib import Path
 
 import msgspec
 
-from kinetoscope.trace.events import Step, TraceError
+from kinetoscope.ranks.joined import is_merged, read_ranks
+from kinetoscope.trace.events import Step, Trace, TraceError
 from kinetoscope.trace.kineto import read_trace
 from kinetoscope.trace.queries import busy_us, extent_us, recorded_step_us
 from snippets.lab.capture.merging import merge
@@ -83,15 +84,17 @@ def group_experiments(chosen: Iterable[Experiment]) -> Batch:
 
 
 def make_batches(groups: Batch) -> list[Batch]:
-    """Groups that share processes: those of a chapter. A sweep, a probe, or an experiment with a cold process is
-    alone."""
-    shared: dict[str, Batch] = {}
+    """Groups that share processes: those of a chapter with the same number of GPUs and the same environment. A sweep, a
+    probe, or an experiment with a cold process is alone."""
+    shared: dict[object, Batch] = {}
     batches: list[Batch] = []
     for group in groups:
         if any(one.first_steps == 0 or one.probe is not None or one.sweep for one in group):
             batches.append([group])
         else:
-            shared.setdefault(group[0].chapter, []).append(group)
+            first = group[0]
+            place = first.chapter, first.gpus, tuple(sorted(first.environment.items()))
+            shared.setdefault(place, []).append(group)
     return [*shared.values(), *batches]
 
 
@@ -222,15 +225,21 @@ def _trace_contradiction(recording: Recording, trace_file: Path) -> str:
     if point is None or (point.timings is None and point.iteration is None):
         return ""
     try:
-        steps = read_trace(trace_file.read_bytes()).steps
+        ranks = [rank.steps for rank in _ranks(trace_file)]
     except TraceError:  # whoever reads the saved trace gets this error
         return ""
-    if not steps:
+    if not all(ranks):
         return ""
     if point.iteration is not None:
-        return loop_trace_contradiction(_iteration_us(steps), point.iteration)
+        return loop_trace_contradiction(max(map(_iteration_us, ranks)), point.iteration)
     assert point.timings is not None
+    (steps,) = ranks
     return trace_contradiction(statistics.median(busy_us(step.activities) for step in steps), point.timings)
+
+
+def _ranks(trace_file: Path) -> list[Trace]:
+    """The trace of each rank; of an experiment on one GPU, its only trace."""
+    return list(read_ranks(trace_file)) if is_merged(trace_file) else [read_trace(trace_file)]
 
 
 def _iteration_us(steps: Sequence[Step]) -> float:

@@ -24,6 +24,11 @@ def require_gpu() -> str:
     return usable_gpu(torch.cuda.get_device_name(0) if torch.cuda.is_available() else None, this_device())
 
 
+def count_gpus() -> int:
+    """The number of GPUs that torch can use."""
+    return torch.cuda.device_count()
+
+
 def usable_gpu(torch_name: str | None, installed: str | None) -> str:
     """The slug of torch's GPU. If torch has no GPU, `NoGpu` names the cure, for an installed or a missing GPU."""
     if torch_name is not None:

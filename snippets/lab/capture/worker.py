@@ -2,19 +2,23 @@
 
 A process either profiles and probes, or times: torch.profiler leaves a process slower than it was. The supervisor
 starts it. Every line on the event pipe is JSON: {"experiment", "doing"}, {"finished": [ids of a group]} or
-{"experiment", "failed"}. The first failure ends the process, because an illegal access leaves the CUDA context unusable
-for the others.
+{"experiment", "failed", "at_s"}. The first failure ends the process, because an illegal access leaves the CUDA context
+unusable for the others.
+
+An experiment on several GPUs has such a process for each rank. Rank 0 reports progress and writes the parts; the others
+report failures.
 """
 
 from __future__ import annotations
 
 import gc
+import itertools
 import json
 import os
 import sys
 import time
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn, TextIO
@@ -22,6 +26,7 @@ from typing import Any, NoReturn, TextIO
 import msgspec
 import torch
 
+from snippets.lab.capture.agreement import ALONE, Ranks, meet
 from snippets.lab.capture.ceilings import ceiling_works, prepare_ceilings, timed_ceilings
 from snippets.lab.capture.checking import build_subject, relative_error
 from snippets.lab.capture.environment import environment, host_names, now
@@ -29,6 +34,8 @@ from snippets.lab.capture.gpu import Gpu, open_gpu, others
 from snippets.lab.capture.instruments import TorchInstruments
 from snippets.lab.capture.loops import check_loop, open_loop, profile_loop, time_loops
 from snippets.lab.capture.profiling import chrome_trace, trace_of
+from snippets.lab.capture.rank_traces import RankTraces
+from snippets.lab.capture.ranks import process_group
 from snippets.lab.capture.steady import time_steady
 from snippets.lab.capture.timing import prepare, time_interleaved
 from snippets.lab.experiment import Experiment, Loop, Subject, Work, find, package_folder
@@ -57,6 +64,7 @@ class Process:
     number: int = 0
     """0 profiles and probes; 1, 2 and 3 time."""
     gpu: Gpu = field(default_factory=open_gpu)
+    ranks: Ranks = ALONE
 
     def measure(self, group: Group) -> None:
         """Write the part `<name>.<number>.json` of each recording, and its trace if this process profiles."""
@@ -67,7 +75,7 @@ class Process:
         else:
             measured = self._timed(group) if self.number else self._profiled(group)
         place = self._environment(before)
-        for experiment in group:
+        for experiment in group if self.ranks.is_first else ():
             points, data = measured[experiment.name]
             part = Recording(
                 schema=SCHEMA,
@@ -87,11 +95,15 @@ class Process:
             (self.folder / f"{experiment.name}.{self.number}.json").write_bytes(msgspec.json.encode(part))
 
     def _environment(self, before: tuple[str, ...]) -> Environment:
-        place = environment(self.device)
+        """The environment of this process; of several ranks, that of rank 0, with the reasons and programs of all."""
+        place = environment(self.device, self.ranks.world)
         if self.device != "cuda":
             return place
-        throttle = {"before": before, "after": self.gpu.reading().throttle}
-        return msgspec.structs.replace(place, throttle=throttle, other_processes=others(self.gpu, {os.getpid()}))
+        ours = {*self.ranks.gather(os.getpid())}
+        seen = self.ranks.gather((before, self.gpu.reading().throttle, others(self.gpu, ours)))
+        before, after, programs = (tuple(sorted({*itertools.chain(*each)})) for each in zip(*seen, strict=True))
+        throttle = {"before": before, "after": after}
+        return msgspec.structs.replace(place, throttle=throttle, other_processes=programs)
 
     def _profiled(self, group: Group) -> dict[str, Measured]:
         """Probe, or build, profile and check each experiment."""
@@ -101,7 +113,8 @@ class Process:
             if experiment.probe is not None:
                 self.progress(experiment, "measuring")
                 instruments = TorchInstruments(self.gpu)
-                data = experiment.probe(instruments=instruments, device=self.device, **experiment.parameters)
+                given = {"device": self.device, **self.ranks.arguments, **experiment.parameters}
+                data = experiment.probe(instruments=instruments, **given)
                 measured[experiment.name] = [], data
                 continue
             subject = self._built(experiment, 0)
@@ -117,13 +130,16 @@ class Process:
         for experiment in group:
             torch._dynamo.reset()  # as before profiling subjects
             is_cold = experiment.first_steps == 0
-            with open_loop(experiment, self.device) as loop:
+            with open_loop(experiment, self.device, self.ranks) as loop:
                 point = None if is_cold else self._checked_loop(experiment, loop)
                 self.progress(experiment, "profiling")
-                trace = chrome_trace(profile_loop(experiment, loop, self.device))
-            (self.folder / f"{experiment.name}.trace.json").write_bytes(trace)
+                if self.ranks.world == 1:
+                    trace = chrome_trace(profile_loop(experiment, loop, self.device))
+                    (self.folder / f"{experiment.name}.trace.json").write_bytes(trace)
+                else:
+                    RankTraces(self.ranks, self.folder).take(experiment, loop, self.device)
             if point is None:
-                with open_loop(experiment, self.device) as loop:
+                with open_loop(experiment, self.device, self.ranks) as loop:
                     point = self._checked_loop(experiment, loop)
             measured[experiment.name] = [point], {}
         return measured
@@ -132,13 +148,14 @@ class Process:
         """The untimed point of a loop whose losses are right. Raises `WrongAnswer`."""
         self.progress(experiment, "checking")
         work = experiment.work(**experiment.parameters) if experiment.work is not None else Work(bytes=0)
-        return Point(dict(experiment.parameters), work.flops, work.bytes, *check_loop(loop, self.device), None)
+        checked = check_loop(loop, self.device, self.ranks)
+        return Point(dict(experiment.parameters), work.flops, work.bytes, *checked, None)
 
     def _timed_loops(self, group: Group) -> dict[str, Measured]:
         """Build and check all loops of a group and time them interleaved."""
         torch._dynamo.reset()
         with ExitStack() as stack:
-            loops = {one.name: stack.enter_context(open_loop(one, self.device)) for one in group}
+            loops = {one.name: stack.enter_context(open_loop(one, self.device, self.ranks)) for one in group}
             points = {one.name: self._checked_loop(one, loops[one.name]) for one in group}
             self.progress(group[0], f"timing, process {self.number} of {group[0].processes}")
             times = self._loop_times(group, loops) if self.device == "cuda" else {}
@@ -148,11 +165,11 @@ class Process:
         return {name: ([point], {}) for name, point in points.items()}
 
     def _loop_times(self, group: Group, loops: Mapping[str, Loop]) -> dict[str, Timing]:
-        """The times of every loop's iteration; repeated while the blocks of a loop scatter."""
+        """The times of every loop's iteration; repeated while the blocks of a loop scatter, on all ranks alike."""
         for attempt in range(1, TRIES + 1):
-            times = time_loops(loops, self.device, self.gpu)
+            times = time_loops(loops, self.device, self.gpu, self.ranks)
             reasons = {name: reason for name, each in times.items() if (reason := loop_contradiction(each))}
-            if not reasons:
+            if not self.ranks.is_any(bool(reasons)):
                 break
             name, reason = next(iter(reasons.items()))
             experiment = next(one for one in group if one.name == name)
@@ -227,31 +244,39 @@ def _draws_power(timings: Timings) -> bool:
 
 def run_groups(groups: list[Group], device: str, folder: Path, events: TextIO, sources: Path, number: int = 0) -> None:
     """Measure groups and write each stage to `events`; a failure names its experiment and ends the process."""
-    current = groups[0][0]
+    current, ranks = groups[0][0], ALONE
+
+    def report(event: Mapping[str, object]) -> None:
+        if ranks.is_first:
+            events.write(json.dumps(event) + "\n")
 
     def progress(experiment: Experiment, doing: str) -> None:
         nonlocal current
         current = experiment
-        events.write(json.dumps({"experiment": experiment.id, "doing": doing}) + "\n")
+        report({"experiment": experiment.id, "doing": doing})
 
     def fail(error: BaseException) -> NoReturn:
         lines = str(error).strip().splitlines() or [""]
         sys.__excepthook__(type(error), error, error.__traceback__)  # first: the supervisor prints it at the event
         sys.stdout.flush()
         sys.stderr.flush()
-        events.write(json.dumps({"experiment": current.id, "failed": f"{type(error).__name__}: {lines[0]}"}) + "\n")
+        failed = {"experiment": current.id, "failed": f"{type(error).__name__}: {lines[0]}", "at_s": time.monotonic()}
+        events.write(json.dumps(failed) + "\n")
         events.flush()
         os._exit(1)  # a poisoned CUDA context may hang in the interpreter's own clean-up
 
     try:
-        process = Process(device, folder, progress, sources, number)
-        for group in groups:
-            current = group[0]
-            gc.collect()  # compiled functions of the last group hang in cycles and hold their graphs' memory
-            if device == "cuda":
-                torch.cuda.empty_cache()
-            process.measure(group)
-            events.write(json.dumps({"finished": [experiment.id for experiment in group]}) + "\n")
+        with process_group(device) if groups[0][0].gpus > 1 else nullcontext((0, 1)) as (rank, world):
+            ranks = meet(rank, world) if world > 1 else ALONE
+            process = Process(device, folder, progress, sources, number, ranks=ranks)
+            for group in groups:
+                current = group[0]
+                gc.collect()  # compiled functions of the last group hang in cycles and hold their graphs' memory
+                if device == "cuda":
+                    torch.cuda.empty_cache()
+                process.measure(group)
+                ranks.barrier()  # a rank that fails at its end is no part of what is finished
+                report({"finished": [experiment.id for experiment in group]})
     except BaseException as error:  # whatever it is, it is reported and the process ends
         fail(error)
 

@@ -12,6 +12,19 @@ from snippets.lab.experiment.subject import Loop, Subject, Work
 
 Value = int | str
 Parameters = Mapping[str, Value]
+RESERVED = (
+    "CUDA_VISIBLE_DEVICES",
+    "LOCAL_RANK",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+    "NCCL_NVLS_ENABLE",
+    "NVSHMEM_DISABLE_NVLS",
+    "RANK",
+    "TORCH_SYMM_MEM_DISABLE_MULTICAST",
+    "WORLD_SIZE",
+)
+"""Environment variables that no experiment sets: those of a rank's place, and those of NVLink multicast, which stays
+off."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +49,11 @@ class Experiment:
     profiled and timed. `loop(device, **parameters)` returns a `Loop`, which is profiled, and timed from Python in
     blocks of iterations. `probe(instruments, device, **parameters)` returns plain data (JSON) that a profile does not
     contain, such as the number of compilations.
+
+    With `gpus=2` or more, `loop(device, rank, world, **parameters)` or `probe(instruments, device, rank, world,
+    **parameters)` is called in one process a rank. `torch.distributed` is initialized there: its default group is nccl
+    on "cuda" and gloo on "cpu", and torch's current GPU is the rank's. Capture compares the mean of the ranks' losses
+    with `Loop.reference`, which rank 0 calls alone, so it must not use a collective. Of a probe, rank 0's data is kept.
     """
 
     chapter: str
@@ -49,6 +67,10 @@ class Experiment:
     """The `record_function` around each step."""
     group: str = ""
     """Experiments of one group share a process and are timed interleaved, A B B A; alone when empty."""
+    gpus: int = 1
+    """The number of ranks, each a process with a GPU of its own."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Variables that are set before the interpreter of each rank starts: its group has processes of its own."""
     schedule: Schedule = Schedule()
     first_steps: int = 3
     """Steps run before the profiler starts; 0 profiles a cold process."""
@@ -73,14 +95,30 @@ class Experiment:
                 raise ExperimentError(
                     f"{self.id}: the sweep sets {name!r}, no parameter{nearest(name, self.parameters)}"
                 )
+        self._require_ranks()
+        of_a_rank = ("device", "rank", "world") if self.gpus > 1 else ("device",)
         if self.make is not None:
             _require_parameters(self, self.make, "device")
         if self.loop is not None:
-            _require_parameters(self, self.loop, "device")
+            _require_parameters(self, self.loop, *of_a_rank)
         if self.probe is not None:
-            _require_parameters(self, self.probe, "instruments", "device")
+            _require_parameters(self, self.probe, "instruments", *of_a_rank)
         if self.work is not None:
             _require_parameters(self, self.work)
+
+    def _require_ranks(self) -> None:
+        """Raise `ExperimentError` if the experiment cannot have its GPUs or its environment."""
+        if self.gpus < 1:
+            raise ExperimentError(f"{self.id}: gpus={self.gpus}; give 1 or more")
+        if self.gpus > 1 and self.make is not None:
+            raise ExperimentError(f"{self.id}: an experiment on {self.gpus} GPUs is a loop or a probe; give no make")
+        for name, value in self.environment.items():
+            if name in RESERVED:
+                raise ExperimentError(f"{self.id}: its environment sets {name}, which capture sets; remove it")
+            if not isinstance(value, str):
+                raise ExperimentError(
+                    f"{self.id}: its environment sets {name} to {value!r}; give a text, {str(value)!r}"
+                )
 
     @property
     def id(self) -> str:

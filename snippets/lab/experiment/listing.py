@@ -34,7 +34,7 @@ def experiments(chapter: str, package: str = "snippets") -> tuple[Experiment, ..
     listed: tuple[Experiment, ...] = importlib.import_module(module).EXPERIMENTS
     names: set[str] = set()
     points: dict[str, int] = {}
-    kinds: dict[str, Experiment] = {}
+    first_of: dict[str, Experiment] = {}
     for experiment in listed:
         if experiment.chapter != chapter:
             raise ExperimentError(f"{module} lists {experiment.id}; write chapter={chapter!r}")
@@ -45,10 +45,14 @@ def experiments(chapter: str, package: str = "snippets") -> tuple[Experiment, ..
             raise ExperimentError(
                 f"{experiment.id}: the group {experiment.group!r} is timed interleaved, so its sweeps are equally long"
             )
-        if experiment.group and (experiment.loop is None) != (
-            kinds.setdefault(experiment.group, experiment).loop is None
-        ):
+        first = first_of.setdefault(experiment.group, experiment) if experiment.group else experiment
+        if (experiment.loop is None) != (first.loop is None):
             raise ExperimentError(f"{experiment.id}: the group {experiment.group!r} has loops only, or none")
+        if (experiment.gpus, experiment.environment) != (first.gpus, first.environment):
+            raise ExperimentError(
+                f"{experiment.id}: the group {experiment.group!r} shares processes, so all have the same gpus and "
+                "environment"
+            )
     return listed
 
 

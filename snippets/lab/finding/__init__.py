@@ -2,10 +2,12 @@
 
 figure.py      a value with unit and spread, and its formatting
 device.py      the recordings of one GPU, and a run: one experiment on it
+ranks.py       a run on each rank of an experiment on several GPUs, and the ranks compared
 points.py      the point of a sweep that a selector names
 views.py       a device that notes what is read, and a part of a device
 part.py        one process's samples, or one third of the steps
 measure.py     ratios, shares and extremes that chapters share
+probed.py      times and rates out of what probes returned
 quantities.py  the quantities that every run has, by name
 crossing.py    the size at which one limit of a growing step gives way to another
 band.py        the values for which a claim holds
@@ -53,4 +55,5 @@ from snippets.lab.finding.measure import (
 )
 from snippets.lab.finding.part import timing_of_samples as timing_of_samples
 from snippets.lab.finding.quantities import quantity as quantity
+from snippets.lab.finding.ranks import compare_ranks as compare_ranks, on_ranks as on_ranks
 from snippets.lab.recording.schema import NotRecorded as NotRecorded, NotTimed as NotTimed

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +20,13 @@ import msgspec
 from kinetoscope.trace.events import Step, Trace
 from kinetoscope.trace.queries import require_steps
 from snippets.lab.cache import once
-from snippets.lab.experiment import UnknownName, find, nearest
+from snippets.lab.experiment import Experiment, UnknownName, find, nearest
 from snippets.lab.finding.figure import Figure, per_step
 from snippets.lab.finding.part import timing_of_samples
 from snippets.lab.finding.points import select_point
 from snippets.lab.recording.ceilings import CeilingRates
 from snippets.lab.recording.device import DEFAULT_DEVICE, SAMPLE_DEVICE, recorded_devices, recorded_names, short_name
-from snippets.lab.recording.loading import load_recording, load_trace, trace_path
+from snippets.lab.recording.loading import load_ranks, load_recording, trace_path
 from snippets.lab.recording.schema import (
     Ceiling,
     Environment,
@@ -82,8 +82,8 @@ class Device:
         return load_recording(self.root, self.name, run.id)
 
     def trace_of(self, run: Run) -> Trace:
-        """The trace of a run that has one. Also raises `TraceError`."""
-        return load_trace(self.root, self.name, run.id)
+        """The trace of a run that has one, on its rank. Also raises `TraceError`."""
+        return load_ranks(self.root, self.name, run.id)[run.rank]
 
     def steps_of(self, trace: Trace) -> tuple[Step, ...]:
         """The active steps that a measure reads."""
@@ -127,20 +127,23 @@ class Run:
     """`chapter/experiment`."""
     selector: str = ""
     """The point of a sweep: `batch=1,seq=1`."""
+    rank: int = 0
+    """Of an experiment on several GPUs: the rank whose trace and steps it has; `finding.ranks.on_ranks` gives all."""
 
     @property
     def whole(self) -> Run:
         """The same run with all samples, steps and the trace, also if its device is a part of another."""
         whole = self.device.whole
-        return self if whole is self.device else Run(whole, self.id, self.selector)
+        return self if whole is self.device else replace(self, device=whole)
 
     @property
     def recording(self) -> Recording:
         """The recording, without the trace; that of a part has no samples, which `timing` and `ceiling` return."""
         try:
             return self.device.recording_of(self)
-        except NotRecorded:
-            self.require_existence()
+        except NotRecorded as error:
+            if (gpus := self.require_existence().gpus) > 1:
+                raise NotRecorded(f"{error}; it needs {gpus} GPUs") from None
             raise
 
     @property
@@ -149,8 +152,8 @@ class Run:
         points = (self.point,) if self.selector else self.points
         return msgspec.structs.replace(self.recording, points=points).disturbed
 
-    def require_existence(self) -> None:
-        """Raise `UnknownName` if the experiment does not exist or has no point with this selector."""
+    def require_existence(self) -> Experiment:
+        """The experiment. Raises `UnknownName` if it does not exist or has no point with this selector."""
         chapter, slash, _ = self.id.partition("/")
         if not slash:
             known = (experiment.id for experiment in find(chapter))
@@ -158,6 +161,7 @@ class Run:
         (experiment,) = once(find)(self.id)
         if self.selector:
             select_point(self.id, experiment.points, self.selector)
+        return experiment
 
     @property
     def is_recorded(self) -> bool:
@@ -186,8 +190,6 @@ class Run:
     def origin(self) -> str:
         """The origin of its figures: device and experiment."""
         return f"{self.environment.device}, {self.id}"
-
-    # -- the trace
 
     @property
     def trace(self) -> Trace:
@@ -227,8 +229,6 @@ class Run:
         """A time from the trace, in microseconds, as a timing with one sample per active step."""
         return timing_of_samples([of(step) for step in self.steps])
 
-    # -- points and timings
-
     @property
     def points(self) -> tuple[Point, ...]:
         """All points of a sweep, or the only point."""
@@ -255,7 +255,7 @@ class Run:
 
     def at(self, **parameters: int | str) -> Run:
         """The same experiment at a point of its sweep."""
-        return Run(self.device, self.id, ",".join(f"{name}={value}" for name, value in parameters.items()))
+        return replace(self, selector=",".join(f"{name}={value}" for name, value in parameters.items()))
 
     @property
     def timings(self) -> Timings:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from kinetoscope.diagnosis.diagnose import diagnose
@@ -12,8 +13,11 @@ from kinetoscope.trace.queries import recorded_step_us
 from snippets.lab.finding.device import Device, Run
 from snippets.lab.finding.figure import Figure
 from snippets.lab.finding.measure import paired_difference, paired_ratio, percent_saved
+from snippets.lab.finding.ranks import compare_ranks, on_ranks
 from snippets.lab.recording.consistency import loop_trace_contradiction
 
+STRAGGLERS = "stragglers"
+"""The rule that compares ranks."""
 _RULES = {rule.name: rule for rule in RULES}
 _found: dict[tuple[int, str], tuple[Trace, tuple[Finding, ...]]] = {}
 _KEPT = 128
@@ -33,7 +37,7 @@ class Fault:
     def found_in(self, device: Device) -> Figure:
         """In which of the two traces the rule finds the fault: `before`, `after`, `both` or `neither`."""
         before, after = (device[loop] for loop in self.loops)
-        seen = bool(rule_findings(before, self.rule)), bool(rule_findings(after, self.rule))
+        seen = bool(savings_us(before, self.rule)), bool(savings_us(after, self.rule))
         names = {(True, False): "before", (False, True): "after", (True, True): "both", (False, False): "neither"}
         return Figure(names[seen], origin=f"{before.origin} and {after.id}, rule {self.rule}")
 
@@ -43,11 +47,10 @@ class Fault:
         Raises `TraceError` if the rule does not find the fault.
         """
         run = device[self.loops[0]]
-        findings = rule_findings(run, self.rule)
-        if not findings:
+        savings = savings_us(run, self.rule)
+        if not savings:
             raise TraceError(f"{self.rule} finds nothing in {run.id} on {device.name}")
-        most = sum(finding.saving_us_per_step for finding in findings)
-        return Figure(most, "us", origin=f"{run.origin}, {self.rule} on its trace")
+        return Figure(sum(savings), "us", origin=f"{run.origin}, {self.rule} on its trace")
 
     def saved(self, device: Device) -> Figure:
         """What the mend saves of an iteration, unprofiled, in pairs of blocks."""
@@ -83,8 +86,20 @@ class Fault:
         )
 
 
+def savings_us(run: Run, rule: str) -> tuple[float, ...]:
+    """What each finding of a rule saves at most in a step; empty if the rule finds nothing.
+
+    Of several ranks: the findings on the rank that they cost most. Late ranks are found by comparing the ranks.
+    """
+    ranks = on_ranks(run.whole)
+    if rule == STRAGGLERS and len(ranks) > 1:
+        return tuple(late.saving_us for late in compare_ranks(run).stragglers)
+    savings = (tuple(each.saving_us_per_step for each in rule_findings(rank, rule)) for rank in ranks)
+    return max(savings, key=math.fsum)
+
+
 def rule_findings(run: Run, rule: str) -> tuple[Finding, ...]:
-    """A rule's findings in a run's trace; cached, since a claim needs each part of a recording."""
+    """A rule's findings in the trace of a run, on its rank; cached, since a claim needs each part of a recording."""
     trace = run.whole.trace
     key = id(trace), rule
     if key not in _found:

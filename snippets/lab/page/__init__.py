@@ -5,6 +5,7 @@ machine.py      CPU, settings of the GPU, throttling, other programs, what was d
 waiting.py      the opening figure of a chapter: how long one step keeps you waiting, and for whom
 tables.py       kernels of a step, the profiler's table, variants, sweeps, the dispatch tree
 timeline.py     steps of recordings on one time scale, with buttons for the whole traces
+ranks.py        the ranks of an experiment on several GPUs: bars, a table, one step on one time axis
 across.py       the same figures on every recorded device
 race.py         a race of variants: interleaved, steady and from Python side by side
 rates.py        FLOP/s and bytes/s in a cell, as percentages of the ceilings
@@ -38,6 +39,7 @@ from snippets.lab.charts.bar_charts import (
 from snippets.lab.charts.curve_charts import regimes as regimes, roofline as roofline, roofline_of as roofline_of
 from snippets.lab.charts.curves import RooflinePoint as RooflinePoint
 from snippets.lab.charts.floor_charts import floor_bars as floor_bars
+from snippets.lab.charts.line_charts import line_chart as line_chart
 from snippets.lab.charts.numbers import figure_cell as figure_cell
 from snippets.lab.page.across import devices_table as devices_table
 from snippets.lab.page.diff import diff_table as diff_table
@@ -58,6 +60,7 @@ from snippets.lab.page.mends import mend_diff as mend_diff
 from snippets.lab.page.nav import chapter_list as chapter_list
 from snippets.lab.page.predictions import Computation as Computation, prediction as prediction
 from snippets.lab.page.race import race_bars as race_bars, race_table as race_table
+from snippets.lab.page.ranks import rank_bars as rank_bars, rank_lanes as rank_lanes, rank_table as rank_table
 from snippets.lab.page.signatures import finding_functions as finding_functions, page_functions as page_functions
 from snippets.lab.page.tables import (
     Columns as Columns,

@@ -9,7 +9,7 @@ from typing import Concatenate, ParamSpec
 
 from kinetoscope.html import Html, code, hold_back, with_code
 from kinetoscope.trace.text import visible
-from snippets.lab.experiment import experiments
+from snippets.lab.experiment import Experiment, experiments
 from snippets.lab.finding.accepted import status_of_text
 from snippets.lab.finding.book import Verdict, find_claim, judge
 from snippets.lab.finding.claim import Status
@@ -120,7 +120,7 @@ def provenance(device: Device, chapter: str) -> Html:
     Banners outside the fold name what is stale, disturbed or missing.
     """
     names = device.recorded_names(chapter)
-    missing = _missing(device, [experiment.id for experiment in experiments(chapter) if experiment.name not in names])
+    missing = _missing(device, [experiment for experiment in experiments(chapter) if experiment.name not in names])
     if not names:
         return missing
     recordings = [load_recording(device.root, device.name, f"{chapter}/{name}") for name in names]
@@ -166,25 +166,30 @@ def _banners(chapter: str, recordings: Sequence[Recording], stale: int) -> str:
     return banners
 
 
-def _missing(device: Device, ids: Sequence[str]) -> Html:
+def _missing(device: Device, missing: Sequence[Experiment]) -> Html:
     """A warning with the experiments not recorded on a device and the command to record them; empty if all are
     recorded.
 
     If none is recorded, the chapter stands for their names.
     """
-    if not ids:
+    if not missing:
         return Html("")
-    chapter = ids[0].partition("/")[0]
+    chapter = missing[0].chapter
     text = f"For the {escape(device.short_name)} there is no recording of "
     command = f"run <code>make record CHAPTER={escape(chapter)}</code>."
     if device.recorded_names(chapter):
         text += (
-            f"{', '.join(map(code, ids))}. On a machine with that GPU {command} On one with another CUDA GPU the same "
-            "command records for that one. Without a GPU no recording can be made; all else can be done."
+            f"{', '.join(map(_name, missing))}. On a machine with that GPU {command} On one with another CUDA GPU the "
+            "same command records for that one. Without a GPU no recording can be made; all else can be done."
         )
     else:
         text += f"this chapter: {command}"
     return warning("Not recorded yet", text)
+
+
+def _name(experiment: Experiment) -> str:
+    """Its id, and how many GPUs it needs beyond one."""
+    return code(experiment.id) + (f" (needs {experiment.gpus} GPUs)" if experiment.gpus > 1 else "")
 
 
 def verdicts(device: Device, *claim_ids: str) -> Html:

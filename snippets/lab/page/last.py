@@ -5,7 +5,7 @@ and the prose explains it. It excludes guesses with their answers, and the fence
 tell what the page asks. It gives the last line of a section its class. The links of headings to themselves, which the
 contents of a page repeat, are no stops of the Tab key. It takes the marks of names and signs off shown code, since
 they were three of four elements of it, and have the color of its text. It numbers the popovers of kernel names, whose
-ids come from the names.
+ids come from the names. Figures of ranks share patterns, which stand once at the top of their page.
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ from collections import Counter
 from markdown import Extension, Markdown
 from markdown.postprocessors import Postprocessor
 
+from kinetoscope.report.rank_drawing import PATTERNS
 from snippets.lab.page.kept import keep, look
 from snippets.lab.recording.device import recordings_root
 
 CODE = '<div class="language-python highlight"'
 PRIORITY = 5
 """Below every other postprocessor: stashed HTML, such as code blocks, must be restored before."""
+RANKS = '<figure class="ranks"'
 QUESTION = '<details class="question"'
 IN_YOUR_TRACE = "<p><strong>In your trace:</strong>"
 _PLAIN = re.compile(r'<span class="[nopw]">([^<]*)</span>')
@@ -50,6 +52,8 @@ class _Last(Postprocessor):  # type: ignore[misc]
             text = text.replace(f"{start}>", f"{start} data-search-exclude>")
         text = text.replace(IN_YOUR_TRACE, IN_YOUR_TRACE.replace("<p>", '<p class="in-your-trace">'))
         text = _explained_once(text)
+        if RANKS in text:
+            text = f"{PATTERNS}{text}"
         keep()
         text = _POPOVER.sub(numbered, _without_answers(_PLAIN.sub(r"\1", text)))
         return _EXCLUDED.sub(r'\g<0>="yes"', text)  # with a value, the theme takes it off the page again

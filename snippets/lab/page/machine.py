@@ -31,6 +31,8 @@ FIELDS: Mapping[str, Callable[[Environment], str]] = {
     "cores that the process may use": _cores,
     "CPU frequency governor": lambda place: place.cpu_governor,
     "virtual machine": lambda place: place.virtualized,
+    "several GPUs": lambda place: f"{place.gpus} GPUs, {place.link}" if place.link else "",
+    "NCCL": lambda place: place.versions.get("nccl", ""),
     "GPU power limit": lambda place: _watts(place.power_limit_w),
     "maximum clock": _clocks("max"),
     "application clock": _clocks("application"),

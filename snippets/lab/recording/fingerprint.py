@@ -41,6 +41,8 @@ DESCRIBED = (
     "timed",
 )
 """The fields of an experiment that decide what is measured."""
+DESCRIBED_UNLESS_DEFAULT = ("gpus", "environment")
+"""Such fields that came later: an experiment that does not set them has the fingerprint that it had before."""
 FUNCTIONS = ("make", "loop", "probe", "work")
 
 
@@ -95,7 +97,8 @@ class MeasuredCode:
 
     def fingerprint(self, experiment: Experiment) -> str:
         """Hash of what an experiment reaches."""
-        described = "".join(f"{name}={_data_text(getattr(experiment, name))};" for name in DESCRIBED)
+        names = [*DESCRIBED, *(name for name in DESCRIBED_UNLESS_DEFAULT if _is_set(experiment, name))]
+        described = "".join(f"{name}={_data_text(getattr(experiment, name))};" for name in names)
         roots: list[Definition] = []
         functions = "".join(f"{name}={self._value_text(getattr(experiment, name), roots)};" for name in FUNCTIONS)
         return self._hash([f"protocol {PROTOCOL}", described, functions], roots)
@@ -191,6 +194,11 @@ class MeasuredCode:
         closed = [self._value_text(each, roots) for each in around if each is not function]
         hashes = sorted(map(self._hash_of, found)) if not defined else map(self._hash_of, found)
         return f"{name if defined else ''}<{' '.join(hashes)}>{''.join(closed)}"
+
+
+def _is_set(experiment: Experiment, name: str) -> bool:
+    """Whether an experiment has another value than the default."""
+    return bool(getattr(experiment, name) not in (1, {}))
 
 
 def _data_text(value: object) -> str:

@@ -8,17 +8,18 @@ from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 
+from kinetoscope.ranks.joined import read_recorded_ranks
 from kinetoscope.trace.events import Trace, TraceError
 from kinetoscope.trace.kineto import read_recorded_trace
 from snippets.lab.cache import once
 from snippets.lab.recording.device import chapter_folder
 from snippets.lab.recording.saving import trace_digest
 from snippets.lab.recording.schema import (
-    TRACE_JSON_LIMIT_BYTES,
     NotRecorded,
     Recording,
     RecordingError,
     parse_recording,
+    trace_limits_bytes,
 )
 
 Stamp = tuple[int, int]
@@ -85,31 +86,39 @@ def trace_path(root: Path, device: str, recording: Recording) -> Path:
     return Path(_paths(root, device, recording.id)[1])
 
 
-@once
 def load_trace(root: Path, device: str, experiment_id: str) -> Trace:
-    """Read the trace of a recording. Raises `NotRecorded` if it has none, `RecordingError`, `TraceError`."""
+    """Read the trace of a recording, of several ranks rank 0's. Raises as `load_ranks` does."""
+    return load_ranks(root, device, experiment_id)[0]
+
+
+@once
+def load_ranks(root: Path, device: str, experiment_id: str) -> tuple[Trace, ...]:
+    """Read the trace of each rank of a recording, one of an experiment on one GPU.
+
+    Raises `NotRecorded` if it has none, `RecordingError`, `TraceError`.
+    """
     while True:
         recording = load_recording(root, device, experiment_id)
         try:
-            trace = _load_trace(_paths(root, device, experiment_id)[1], device, recording)
+            traces = _load_ranks(_paths(root, device, experiment_id)[1], device, recording)
         except (RecordingError, TraceError):
             if load_recording(root, device, experiment_id) is recording:
                 raise
         else:
             if load_recording(root, device, experiment_id) is recording:
-                return trace
+                return traces
         # both were replaced after the first was read
 
 
-def _load_trace(path: str, device: str, recording: Recording) -> Trace:
+def _load_ranks(path: str, device: str, recording: Recording) -> tuple[Trace, ...]:
     stamp = _stamp(path, recording.id) if recording.has_trace else None
     if stamp is not None:
-        return _trace(path, stamp, recording.trace_sha256, recording.id)
+        return _ranks(path, stamp, recording.trace_sha256, recording.id, recording.environment.gpus)
     raise NotRecorded(f"{recording.id} has no trace for {device}; make record CHAPTER={recording.chapter}")
 
 
 @lru_cache(maxsize=1024)  # all of several devices: a build asks for each a hundred times, device after device
-def _trace(path: str, stamp: Stamp, digest: str, experiment_id: str) -> Trace:
+def _ranks(path: str, stamp: Stamp, digest: str, experiment_id: str, gpus: int) -> tuple[Trace, ...]:
     try:
         packed = Path(path).read_bytes()
     except OSError as error:
@@ -121,9 +130,22 @@ def _trace(path: str, stamp: Stamp, digest: str, experiment_id: str) -> Trace:
             f"with git, or {_cure(experiment_id)}"
         )
     try:
-        return read_recorded_trace(packed, limit_bytes=TRACE_JSON_LIMIT_BYTES)
+        return read_traces(packed, gpus)
     except TraceError as error:
         raise TraceError(f"{path}{str(error).removeprefix('trace')}") from error
+    except RecordingError as error:
+        raise RecordingError(f"{Path(path).name} {error}; {_cure(experiment_id)}") from error
+
+
+def read_traces(packed: bytes, gpus: int) -> tuple[Trace, ...]:
+    """The trace of each rank of a trace file. Raises `TraceError`, and `RecordingError` for other ranks."""
+    _, limit_bytes = trace_limits_bytes(gpus)
+    if gpus == 1:
+        return (read_recorded_trace(packed, limit_bytes=limit_bytes),)
+    traces = read_recorded_ranks(packed, limit_bytes=limit_bytes)
+    if [trace.rank for trace in traces] != list(range(gpus)):
+        raise RecordingError(f"has the traces of {len(traces)} ranks, and its recording is of {gpus} GPUs")
+    return traces
 
 
 def load_recordings(root: Path, device: str) -> Iterator[Recording]:

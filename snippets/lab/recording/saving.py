@@ -17,10 +17,9 @@ from kinetoscope.files import write_together
 from snippets.lab.recording.device import chapter_folder
 from snippets.lab.recording.schema import (
     JSON_LIMIT_BYTES,
-    TRACE_JSON_LIMIT_BYTES,
-    TRACE_LIMIT_BYTES,
     Recording,
     RecordingError,
+    trace_limits_bytes,
 )
 
 
@@ -43,7 +42,7 @@ def write_files(files: Mapping[Path, bytes | None]) -> None:
 
 def pack_trace(recording: Recording, trace_json: bytes) -> bytes:
     """Compress a trace deterministically. Raises `RecordingError` above the limits."""
-    _require_small(f"the trace of {recording.id}", len(trace_json), TRACE_JSON_LIMIT_BYTES)
+    _require_small(f"the trace of {recording.id}", len(trace_json), trace_limits_bytes(recording.environment.gpus)[1])
     return gzip.compress(trace_json, compresslevel=9, mtime=0)
 
 
@@ -53,7 +52,8 @@ def recording_files(root: Path, device: str, recording: Recording, packed: bytes
     tied = msgspec.structs.replace(recording, trace_sha256="" if packed is None else trace_digest(packed))
     content = msgspec.json.format(msgspec.json.encode(tied, order="deterministic"), indent=1) + b"\n"
     _require_small(f"the JSON of {recording.id}", len(content), JSON_LIMIT_BYTES)
-    _require_small(f"the trace of {recording.id}", len(packed or b""), TRACE_LIMIT_BYTES)
+    limit_bytes, _ = trace_limits_bytes(recording.environment.gpus)
+    _require_small(f"the trace of {recording.id}", len(packed or b""), limit_bytes)
     return {Path(f"{stem}.json"): content, Path(f"{stem}.trace.json.gz"): packed}
 
 

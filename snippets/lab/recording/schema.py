@@ -14,11 +14,12 @@ from msgspec import field
 SCHEMA = 2
 """A new field with a default needs no other number."""
 TRACE_LIMIT_BYTES, TRACE_JSON_LIMIT_BYTES = 1_000_000, 16_000_000
-"""Compressed, decompressed. Those of the book have up to 22,462 and 312,701 bytes."""
+"""Compressed, decompressed, for each rank, of at most four. Those of the book have up to 22,462 and 312,701 bytes."""
 JSON_LIMIT_BYTES = 4_000_000
 """The largest of the book has 49,244 bytes."""
 MAX_NESTING = 32
 """Lists and objects within each other in the data of a probe; readers of JSON differ above some hundreds."""
+MAX_GPUS = 64
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -176,6 +177,10 @@ class Environment(msgspec.Struct, frozen=True):
     """`before`, `during` and `after` timing: NVML's reasons for a lowered clock."""
     other_processes: tuple[str, ...] = ()
     """Names of other programs on the GPU; the timings are then disturbed."""
+    gpus: int = 1
+    """The GPUs that the experiment used, of the same kind; driver, clocks and power are those of rank 0's."""
+    link: str = ""
+    """Between several GPUs, as the first one's driver tells: `NVLink 4.0, 18 links, peer access`."""
 
 
 class Recording(msgspec.Struct, frozen=True):
@@ -223,6 +228,12 @@ class Recording(msgspec.Struct, frozen=True):
         return "; ".join([*([f"{others} used the GPU too"] if others else []), *reasons])
 
 
+def trace_limits_bytes(gpus: int) -> tuple[int, int]:
+    """The most bytes of a trace file of so many ranks, compressed and decompressed."""
+    ranks = min(gpus, 4)
+    return ranks * TRACE_LIMIT_BYTES, ranks * TRACE_JSON_LIMIT_BYTES
+
+
 def parse_recording(content: bytes, name: str, cure: str = "record it again") -> Recording:
     """Check the bytes of a recording's JSON and return it. Raises `RecordingError` naming `name`."""
     if len(content) > JSON_LIMIT_BYTES:
@@ -247,6 +258,8 @@ def _problems(recording: Recording) -> Iterator[str]:
     for place, timing in timings_of(recording):
         if not timing.agrees_with_samples:
             yield f"{place} contradicts its own samples"
+    if not 1 <= recording.environment.gpus <= MAX_GPUS:
+        yield f"it has {recording.environment.gpus} GPUs"
     if recording.trace_sha256 and not (recording.has_trace and _SHA256.fullmatch(recording.trace_sha256)):
         yield "trace_sha256 is not the digest of a trace"
     level: list[Any] = [recording.data]

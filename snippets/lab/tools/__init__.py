@@ -1,7 +1,8 @@
 """Commands for authors of the book. kinetoscope has the commands for any trace.
 
 listing.py      list: experiments and the state of their recordings
-record.py       record: measures on this machine's GPU; refusals.py keeps what it refused
+record.py       record: measures on this machine's GPUs; refusals.py keeps what they refused
+estimates.py      how long recording takes, in words
 archive.py      import: packs, checks and unpacks recordings
 run.py          run: profiles one experiment here
 claims.py       claims: prints the ledger

@@ -16,13 +16,12 @@ from pathlib import Path
 from typing import Literal
 
 from kinetoscope.trace.events import TraceError
-from kinetoscope.trace.kineto import read_recorded_trace
 from snippets.lab.notebooks.files import PREFIX, adopt, load_notebook, notebooks
 from snippets.lab.notebooks.outputs import dumped
 from snippets.lab.recording.device import DEFAULT_DEVICE, recordings_root, require_showable, slug
-from snippets.lab.recording.loading import load_recording, trace_path
+from snippets.lab.recording.loading import load_recording, read_traces, trace_path
 from snippets.lab.recording.saving import recording_files, trace_digest, write_files
-from snippets.lab.recording.schema import JSON_LIMIT_BYTES, TRACE_JSON_LIMIT_BYTES, RecordingError, parse_recording
+from snippets.lab.recording.schema import JSON_LIMIT_BYTES, RecordingError, parse_recording, trace_limits_bytes
 
 MEMBER = re.compile(r"([a-z0-9-]+)/([a-z0-9_]+)/([a-z0-9_]+)\.(json|trace\.json\.gz|ipynb)")
 MEMBERS, ARCHIVE_BYTES = 2_000, 240_000_000
@@ -144,25 +143,26 @@ def _check(root: Path, source: Path) -> Sequence[_Piece]:
                 pieces.append(_filled_notebook(name, content, root.parent / "labs"))
             elif kind == "json":
                 packed = members.get(f"{stem}.trace.json.gz")
-                pieces.append(_checked(root, name, content, packed))
+                piece, gpus = _checked(root, name, content, packed)
+                pieces.append(piece)
                 if packed is not None:
-                    inflated_bytes += _inflated_bytes(packed)
+                    inflated_bytes += _inflated_bytes(packed, gpus)
                     if inflated_bytes > TRACES_BYTES:
                         raise RecordingError(
                             f"with its trace, all traces have over {TRACES_BYTES:,} bytes after decompression; "
                             "profile fewer steps or smaller steps"
                         )
-                    _check_trace(packed)
+                    _check_trace(packed, gpus)
             elif f"{stem}.json" not in members:
                 raise RecordingError("has no recording beside it")
     return pieces
 
 
-def _inflated_bytes(packed: bytes) -> int:
+def _inflated_bytes(packed: bytes, gpus: int) -> int:
     """Bytes of a trace after decompression, up to its limit; of a damaged one, what could be read."""
-    count = 0
+    count, (_, limit_bytes) = 0, trace_limits_bytes(gpus)
     with suppress(OSError, EOFError, zlib.error), gzip.open(io.BytesIO(packed)) as file:
-        while count <= TRACE_JSON_LIMIT_BYTES and (block := file.read(1 << 20)):
+        while count <= limit_bytes and (block := file.read(1 << 20)):
             count += len(block)
     return count
 
@@ -246,8 +246,8 @@ def _filled_notebook(name: str, content: bytes, folder: Path) -> _Piece:
     return _Piece(device, notebook.id, "", {notebook.path: dumped(adopt(notebook, content, device))})
 
 
-def _checked(root: Path, name: str, content: bytes, packed: bytes | None) -> _Piece:
-    """A recording and its compressed trace as they will be written. Raises `RecordingError`."""
+def _checked(root: Path, name: str, content: bytes, packed: bytes | None) -> tuple[_Piece, int]:
+    """A recording and its compressed trace as they will be written, and its GPUs. Raises `RecordingError`."""
     device, chapter, experiment, _ = _parts(name)
     recording = parse_recording(content, name)
     if chapter == PREFIX.strip("/"):
@@ -260,12 +260,13 @@ def _checked(root: Path, name: str, content: bytes, packed: bytes | None) -> _Pi
         raise RecordingError("it is damaged: it was not saved with this trace; record it again")
     for problem in filter(None, map(_date_problem, (recording.session, recording.environment.date))):
         raise RecordingError(problem)
-    return _Piece(device, recording.id, recording.session, recording_files(root, device, recording, packed))
+    piece = _Piece(device, recording.id, recording.session, recording_files(root, device, recording, packed))
+    return piece, recording.environment.gpus
 
 
-def _check_trace(packed: bytes) -> None:
-    """Read a trace of an archive as every page will. Raises `TraceError`."""
-    read_recorded_trace(packed, limit_bytes=TRACE_JSON_LIMIT_BYTES)
+def _check_trace(packed: bytes, gpus: int) -> None:
+    """Read the traces of an archive's file as every page will. Raises `TraceError`, `RecordingError`."""
+    read_traces(packed, gpus)
     if packed[:4] != b"\x1f\x8b\x08\0":  # plain JSON, or a file name is in its header
         raise TraceError("its trace is not compressed as record does it; record it again")
 

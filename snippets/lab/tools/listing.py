@@ -20,10 +20,14 @@ from snippets.lab.recording.schema import NotRecorded, RecordingError
 
 DESCRIPTION = """\
 Print the state of every experiment on every recorded device, one line each: recorded, stale (its code has changed
-since), missing or unreadable. A recording without an experiment or chapter is an orphan.
+since), missing, needs 2 GPUs (missing, too) or unreadable. A recording without an experiment or chapter is an orphan.
 
   python -m snippets.lab list --device nvidia-h200
 """
+
+
+NEEDS = "needs "
+"""How the state of an experiment on several GPUs begins while it is not recorded."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -45,11 +49,15 @@ def command(arguments: argparse.Namespace) -> int:
         found = list(states(device))
         for experiment, state in found:
             print(f"  {printable(experiment):40} {printable(state)}")
+        several = Counter(state for _, state in found if state.startswith(NEEDS))
         pending = sum(state == "missing" for _, state in found)
-        faults = sum(state not in ("missing", "recorded") for _, state in found)
+        faults = len(found) - several.total() - sum(state in ("missing", "recorded") for _, state in found)
         cure = f"for {name}: on a machine with that GPU run make record"
         if pending:
             print(f"{pending} not recorded yet {cure}")
+        for needs, count in sorted(several.items()):
+            gpus = needs.removeprefix(NEEDS)
+            print(f"{count} not recorded yet for {name}: on a machine with {gpus} of that kind run make record")
         if faults:
             print(f"{faults} not current {cure}")
         is_red = is_red or (device.is_default and faults > 0)
@@ -83,7 +91,8 @@ def states(device: Device) -> Iterator[tuple[str, str]]:
 
 
 def experiment_states(device: Device, chapter: str) -> dict[str, str]:
-    """`recorded`, `stale`, `missing`, `missing trace` or `unreadable: ...` for each experiment of a chapter, by id."""
+    """`recorded`, `stale`, `missing`, `needs 2 GPUs`, `missing trace` or `unreadable: ...` for each experiment of a
+    chapter, by id."""
     code = measured_code()
     return {experiment.id: _state(device, experiment, code) for experiment in experiments(chapter)}
 
@@ -109,7 +118,9 @@ def _state(device: Device, experiment: Experiment, code: MeasuredCode) -> str:
         if experiment.is_traced:
             load_trace(device.root, device.name, experiment.id)
     except NotRecorded:
-        return "missing trace" if recording else "missing"
+        if recording:
+            return "missing trace"
+        return "missing" if experiment.gpus == 1 else f"{NEEDS}{experiment.gpus} GPUs"
     except (RecordingError, TraceError) as error:
         return f"unreadable: {error}"
     return "recorded" if recording.fingerprint == code.fingerprint(experiment) else "stale"

@@ -28,6 +28,7 @@ from snippets.lab.notebooks.files import (
 )
 from snippets.lab.recording.device import AMD_ONLY, DEFAULT_DEVICE, PROJECT, recordings_root, why_no_device
 from snippets.lab.tools.archive import pack_archive
+from snippets.lab.tools.estimates import estimate_text, print_left
 from snippets.lab.tools.listing import stale_beside
 from snippets.lab.tools.refusals import load_refusals, save_refusals
 
@@ -37,7 +38,8 @@ if TYPE_CHECKING:
 DESCRIPTION = """\
 Measure stale or missing experiments on this machine's GPU and save them below docs/recordings. If an experiment fails,
 its cause is printed, its earlier recording is kept, and the others are still recorded. The GPU is the first one of
-CUDA_VISIBLE_DEVICES. Recording refuses to start while another recorder or any other program uses it.
+CUDA_VISIBLE_DEVICES, and an experiment on several GPUs has the first ones. Recording refuses to start while another
+recorder or any other program uses them. What needs more GPUs than this machine has is named and left out.
 
 How long it will take is estimated from earlier recordings, of another GPU if this one has none. The shortest comes
 first. With --minutes, nothing is started that would probably end too late; run the same command again to go on.
@@ -46,7 +48,6 @@ first. With --minutes, nothing is started that would probably end too late; run 
   python -m snippets.lab record --minutes 9
   CUDA_VISIBLE_DEVICES=1 python -m snippets.lab record --wait
 """
-GO_ON = "run the same command again to go on"
 PATIENCE = 3
 """How many times its time limit an experiment may take on another GPU than the default. The limits are for the default
 one: its CPU compiles quickly, and `FusedGeGLU` need not tune there."""
@@ -62,13 +63,14 @@ class Machine:
     record_experiments: Callable[[Path, str, Sequence[Experiment], CostOf, float], Iterable[Outcome]]
     """Starts nothing that would probably end later than these seconds."""
     run_notebooks: RunNotebooks
-    reserve_gpu: Callable[[bool, bool], AbstractContextManager[None]]
-    """Keeps others off the GPU: wait for them, go on beside them, or raise `NeedsGpu`."""
+    reserve_gpu: Callable[[bool, bool, int], AbstractContextManager[None]]
+    """Keeps others off so many GPUs: wait for them, go on beside them, or raise `NeedsGpu`."""
     recorded_cost_s: Callable[[Path, str], CostOf]
     batch_costs_s: Callable[[Sequence[Experiment], CostOf], Sequence[float]]
     """How long each thing takes that is started on its own, the shortest first."""
     refusals: Path
     """The folder of the GPUs' refusals."""
+    gpu_count: Callable[[], int]
     clock: Callable[[], float] = time.monotonic
 
 
@@ -76,7 +78,13 @@ def this_machine() -> Machine:
     """The machine that this process runs on."""
     from snippets.lab.capture.lock import reserve_gpu
     from snippets.lab.capture.recorder import batch_costs_s, record_experiments
-    from snippets.lab.capture.selection import NoGpu, recorded_cost_s, require_gpu as gpu_of_torch, select_pending
+    from snippets.lab.capture.selection import (
+        NoGpu,
+        count_gpus,
+        recorded_cost_s,
+        require_gpu as gpu_of_torch,
+        select_pending,
+    )
     from snippets.lab.notebooks.cells import run_notebooks
 
     def require_gpu() -> str:
@@ -105,6 +113,7 @@ def this_machine() -> Machine:
         recorded_cost_s,
         batch_costs_s,
         PROJECT / ".cache" / "refusals",
+        count_gpus,
     )
 
 
@@ -176,20 +185,22 @@ def record(
     chosen = [experiment for name in names or chapters() if not is_notebook(root, name) for experiment in find(name)]
     chosen_notebooks = find_notebooks(root, names)
     device = machine.require_gpu()
+    chosen = _within(machine.gpu_count(), chosen)
     if not retry and (refused := load_refusals(machine.refusals, device)):
         chosen = [experiment for experiment in chosen if experiment.id not in refused]
         print(f"{device}: not tried again, because this GPU refused them: {', '.join(refused)}; make record tries them")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # as Ctrl-C: ends the worker and removes its folder
     pending = machine.select_pending(root, device, chosen, fresh)
     notebooks = select_notebooks(chosen_notebooks, device, fresh)
-    reserved = machine.reserve_gpu(wait, shared) if pending or notebooks else nullcontext()
+    gpus = max((experiment.gpus for experiment in pending), default=1)
+    reserved = machine.reserve_gpu(wait, shared, gpus) if pending or notebooks else nullcontext()
     with _packed_if_interrupted(root, device, archive), reserved:
         if wait:  # a recorder that was waited for may have recorded some
             pending = machine.select_pending(root, device, chosen, fresh)
         cost_s = machine.recorded_cost_s(root, device)
         print(
             f"{device}: {len(pending)} to record, {len(chosen)} chosen"
-            + _estimate(_costs_s(machine, pending, cost_s, notebooks), len(notebooks)),
+            + estimate_text(_costs_s(machine, pending, cost_s, notebooks), len(notebooks)),
             flush=True,
         )
         print(stale_beside(Device(root, device), chosen), end="", flush=True)
@@ -206,11 +217,22 @@ def record(
     done = {*ran, *(outcome.experiment.id for outcome in outcomes)}
     left = [experiment for experiment in pending if experiment.id not in done]
     left_notebooks = [notebook for notebook in notebooks if notebook.id not in done]
-    is_stuck = _print_left(
+    is_stuck = print_left(
         device, len(left) + len(left_notebooks), _costs_s(machine, left, cost_s, left_notebooks), minutes
     )
     _pack(root, device, archive)
     return 1 if causes or is_stuck else 0
+
+
+def _within(count: int, chosen: Sequence[Experiment]) -> list[Experiment]:
+    """The experiments that need at most so many GPUs; print the others."""
+    others: dict[int, list[str]] = {}
+    for experiment in chosen:
+        if experiment.gpus > count:
+            others.setdefault(experiment.gpus, []).append(experiment.id)
+    for gpus, ids in sorted(others.items()):
+        print(f"needs {gpus} GPUs, and this machine has {count}: {', '.join(ids)}", flush=True)
+    return [experiment for experiment in chosen if experiment.gpus <= count]
 
 
 @contextmanager
@@ -237,27 +259,6 @@ def _costs_s(
 ) -> list[float]:
     """Estimated seconds of each batch and each notebook."""
     return [*machine.batch_costs_s(pending, cost_s), *map(notebook_cost_s, notebooks)]
-
-
-def _estimate(costs_s: Sequence[float], notebooks: int) -> str:
-    labs = f", {notebooks} lab{'s' if notebooks > 1 else ''} to run" if notebooks else ""
-    return f"{labs}, about {_minutes_text(sum(costs_s))}" if costs_s else ""
-
-
-def _print_left(device: str, count: int, costs_s: Sequence[float], minutes: float) -> bool:
-    """Print the work that was not started in time and how to continue; return whether the minutes are too few for any
-    of it."""
-    if not costs_s:
-        return False
-    is_stuck = min(costs_s) > 60 * minutes
-    cure = f"the shortest takes about {_minutes_text(min(costs_s))}, so allow more" if is_stuck else GO_ON
-    print(f"{device}: {count} left, about {_minutes_text(sum(costs_s))}; {cure}")
-    return is_stuck
-
-
-def _minutes_text(seconds: float) -> str:
-    """`17 min`, rounded up, so that this many minutes suffice."""
-    return f"{max(1, math.ceil(seconds / 60))} min"
 
 
 def select_notebooks(chosen: Sequence[Notebook], device: str, fresh: bool) -> list[Notebook]:

@@ -192,5 +192,6 @@ def scaffold_chapter(name: str, root: Path) -> int:
     width = max(map(len, steps))
     print("\n".join(f"  {command:{width}}  {meaning}" for command, meaning in steps.items()))
     print("A file of more than 300 lines becomes a package of its name, such as experiments/ (docs/contributing.md).")
+    print("An experiment on several GPUs is a loop or a probe with gpus=2 (docs/contributing.md).")
     print("To undo it, remove these files and the two lines in mkdocs.yml.")
     return 0

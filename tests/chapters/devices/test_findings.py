@@ -93,6 +93,24 @@ def test_every_recorded_device_has_a_column(tmp_path: Path) -> None:
     assert cells(gpus.circumstances(device))[0] == ["", "NVIDIA Sample", "NVIDIA Sample"]
 
 
+def test_the_link_is_that_of_the_last_recording_with_the_most_gpus(tmp_path: Path) -> None:
+    place = {"link": "NVLink 4.0, 18 links, peer access", "versions": {"nccl": "2.28.9"}}
+    jobs = [
+        samples.sample(
+            f"several_gpus/{name}",
+            points=(),
+            has_trace=False,
+            environment=samples.environment(gpus=gpus, **place | more),
+        )
+        for name, gpus, more in (("link_2", 2, {"link": "PCIe"}), ("link_4", 4, {}))
+    ]
+    alone = samples.sample("devices/copy", has_trace=False)
+    rows = dict(cells(gpus.circumstances(samples.save_all(tmp_path / "jobs", alone, *jobs))))
+    assert (rows["several GPUs"], rows["NCCL"]) == ("4 GPUs, NVLink 4.0, 18 links, peer access", "2.28.9")
+    rows = dict(cells(gpus.circumstances(samples.save_all(tmp_path / "alone", alone))))
+    assert {"several GPUs", "NCCL"}.isdisjoint(rows)
+
+
 def test_a_chapter_that_a_device_lacks_is_a_dash(tmp_path: Path) -> None:
     recorded = {"nvidia-a": ("index/one_token", "mlp/eager", "mlp/compiled"), "nvidia-b": ("devices/copy", "mlp/eager")}
     for name, experiments in recorded.items():

@@ -43,7 +43,7 @@ def test_text_stays_within_its_leaf(monkeypatch: pytest.MonkeyPatch) -> None:
     for element in ElementTree.fromstring(sheet_of("A")).iter("{http://www.w3.org/2000/svg}text"):
         assert 0 < float(element.get("y", "")) < sheet.HEIGHT
     branch = sheet.TREE[0]
-    leaf = replaced(branch.symptoms[0], look_for="word " * 200)
+    leaf = replaced(branch.symptoms[0], look_for="word " * 800)
     monkeypatch.setattr(sheet, "TREE", (replaced(branch, symptoms=(leaf,)),))
     with pytest.raises(ValueError, match=r"the sheet has no room for .* lines of gap-in-operators"):
         sheet_of("A")

@@ -25,6 +25,8 @@ class Card:
     """Functions that this card does not support, by a part of their names; `nvml` for all of them."""
     reasons: int = 0x4
     instant_mw: int = 465_250
+    nvlinks: Sequence[int] = ()
+    """The state of each, 1 for an active one."""
 
 
 class FakeNvml:
@@ -99,6 +101,14 @@ class FakeNvml:
 
     def nvmlDeviceGetMigMode(self, card: Card) -> list[int]:
         return self._of_card(card, "MigMode", [int(bool(card.slices)), 0])
+
+    def nvmlDeviceGetNvLinkState(self, card: Card, link: int) -> int:
+        if link >= len(card.nvlinks):
+            raise NotSupported("no such link")
+        return card.nvlinks[link]
+
+    def nvmlDeviceGetNvLinkVersion(self, card: Card, link: int) -> int:
+        return self._of_card(card, "NvLinkVersion", 6)
 
     def nvmlDeviceGetEccMode(self, card: Card) -> list[int]:
         return self._of_card(card, "EccMode", [1, 1])

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from snippets.lab.capture.cpu import cpu_circumstances
-from snippets.lab.capture.environment import commit, environment, gpu_circumstances, host_names, nvidia_smi
+from snippets.lab.capture.environment import commit, environment, gpu_circumstances, host_names, link, nvidia_smi
 from snippets.lab.capture.gpu import Gpu, open_gpu
 from tests.lab.capture.nvml import Card, FakeNvml
 
@@ -89,3 +89,22 @@ def test_the_environment_of_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     assert {name: found[name] for name in gpu.circumstances()} == gpu.circumstances()
     assert {name: found[name] for name in cpu_circumstances()} == cpu_circumstances()
     assert not any(secret in str(found) for secret in ("abc-1", *host_names()))
+    assert (place.gpus, place.link, "nccl" in place.versions) == (1, "", False)
+
+
+@pytest.mark.parametrize(
+    ("links", "count", "reaches", "expected"),
+    [
+        (18, 2, True, "NVLink 4.0, 18 links, peer access"),
+        (0, 2, True, "PCIe, peer access"),
+        (0, 2, False, "PCIe, no peer access"),
+        (0, 1, True, "PCIe, no peer access"),
+    ],
+)
+def test_the_link_of_several_gpus(
+    monkeypatch: pytest.MonkeyPatch, links: int, count: int, reaches: bool, expected: str
+) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: count - 1)
+    monkeypatch.setattr(torch.cuda, "can_device_access_peer", lambda here, there: reaches and (here, there) == (1, 0))
+    assert link(open_gpu(FakeNvml(Card("GPU-a", nvlinks=[1] * links)), "0", str)) == expected

@@ -13,6 +13,7 @@ from snippets.lab.capture.gpu import (
     Gpu,
     Reading,
     open_gpu,
+    open_gpus,
     others,
     others_by_pid,
     program_name,
@@ -108,6 +109,15 @@ class TestSettings:
     def test_each_may_be_missing(self, lacks: str, changed: dict[str, Any]) -> None:
         assert opened(Card("GPU-a", lacks=lacks)).circumstances() == {**SETTINGS, **changed}
 
+    def test_active_links(self) -> None:
+        def links(*states: int, lacks: str = "") -> str:
+            return open_gpu(FakeNvml(Card("GPU-a", nvlinks=states, lacks=lacks)), "0", str).nvlink()
+
+        assert links(*[1] * 18) == "NVLink 4.0, 18 links"
+        assert links(0, 1) == "NVLink 4.0, 1 link"
+        assert (links(), links(0, 0)) == ("", "")
+        assert links(1, lacks="NvLinkVersion") == "NVLink, 1 link"
+
     def test_no_gpu(self) -> None:
         gpu = Gpu()
         assert (bool(gpu), gpu.uuid, gpu.reading(), gpu.processes()) == (False, "", Reading(), {})
@@ -141,6 +151,26 @@ class TestWhichGpu:
         assert open_gpu(nvml, torch_uuid=str).uuid == "GPU-aa1"
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
         assert open_gpu(nvml, torch_uuid=str).uuid == "GPU-bb2"
+
+    @pytest.mark.parametrize(
+        ("count", "visible", "expected"),
+        [
+            (1, "1,0", ["GPU-bb2"]),
+            (2, "1,0", ["GPU-bb2", "GPU-aa1"]),
+            (2, " 0 , 1 ", ["GPU-aa1", "GPU-bb2"]),
+            (2, "0", ["GPU-aa1"]),
+        ],
+    )
+    def test_the_first_of_several(self, count: int, visible: str, expected: list[str]) -> None:
+        cards = FakeNvml(Card("GPU-aa1"), Card("GPU-bb2"))
+        assert [gpu.uuid for gpu in open_gpus(count, cards, visible)] == expected
+
+    def test_the_first_of_all(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+        assert [gpu.uuid for gpu in open_gpus(2, FakeNvml(*map(Card, ("GPU-a", "GPU-b", "GPU-c"))))] == [
+            "GPU-a",
+            "GPU-b",
+        ]
 
     def test_the_one_that_torch_uses(self) -> None:
         """CUDA counts the fastest card first, NVML by slot: index 0 may be another card."""

@@ -7,11 +7,13 @@ import re
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from snippets.lab.capture.gpu import Gpu, open_gpu
+from snippets.lab.capture.gpu import Gpu, open_gpu, open_gpus
 from snippets.lab.capture.lock import (
     NO_NVML,
     POLL_S,
@@ -153,12 +155,48 @@ class TestAlone:
 
 def test_reserving_holds_the_lock_and_looks_for_others(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     card, gpu = used_by(python3=42)
-    with pytest.raises(GpuInUse, match="python3"), reserve_gpu(False, False, gpu, tmp_path):
+    with pytest.raises(GpuInUse, match="python3"), reserve_gpu(False, False, gpus=[gpu], folder=tmp_path):
         pass
     card.pids.clear()
-    with reserve_gpu(False, False, gpu, tmp_path):
-        with pytest.raises(GpuInUse, match="another recorder has this GPU"), reserve_gpu(False, True, gpu, tmp_path):
+    with reserve_gpu(False, False, gpus=[gpu], folder=tmp_path):
+        with (
+            pytest.raises(GpuInUse, match="another recorder has this GPU"),
+            reserve_gpu(False, True, gpus=[gpu], folder=tmp_path),
+        ):
             pass
-        with reserve_gpu(False, False, Gpu(), tmp_path):
+        with reserve_gpu(False, False, gpus=[Gpu()], folder=tmp_path):
             pass
+    assert capsys.readouterr().out == NO_NVML + "\n"
+
+
+def test_several_gpus_are_locked_in_one_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cards = FakeNvml(Card("GPU-c3"), Card("GPU-a1"), Card("GPU-b2"))
+    locked: list[str] = []
+
+    @contextmanager
+    def note(path: Path, wait: bool) -> Iterator[None]:
+        locked.append(path.name)
+        yield
+
+    monkeypatch.setattr("snippets.lab.capture.lock.hold_lock", note)
+    for visible in ("0,1,2", "2,1,0"):
+        with reserve_gpu(False, False, gpus=open_gpus(3, cards, visible), folder=tmp_path):
+            pass
+    assert locked == [f"profiling-pytorch-GPU-{name}.lock" for name in ("a1", "b2", "c3")] * 2
+
+
+def test_others_on_one_of_several_gpus_are_refused(tmp_path: Path) -> None:
+    cards = FakeNvml(Card("GPU-a1"), Card("GPU-b2", {"Compute": [42]}), names={42: "python3"})
+    with (
+        pytest.raises(GpuInUse, match=r"^python3 \(pid 42\) uses this GPU"),
+        reserve_gpu(False, False, gpus=open_gpus(2, cards, "0,1"), folder=tmp_path),
+    ):
+        pass
+    with reserve_gpu(False, False, gpus=open_gpus(1, cards, "0"), folder=tmp_path):
+        pass
+
+
+def test_without_nvml_there_is_one_lock(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with reserve_gpu(False, False, gpus=open_gpus(2, FakeNvml(fails=True), "0,1"), folder=tmp_path):
+        assert [path.name for path in tmp_path.iterdir()] == ["profiling-pytorch-gpu.lock"]
     assert capsys.readouterr().out == NO_NVML + "\n"

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from pathlib import Path
 
 import pytest
 
+from kinetoscope.ranks.joined import read_ranks
 from kinetoscope.trace.kineto import read_trace
 from snippets.lab.capture.profile_here import profile_here
-from snippets.lab.experiment import ExperimentError, Subject, WrongAnswer, find
+from snippets.lab.capture.ranks import RankError
+from snippets.lab.experiment import ExperimentError, NeedsGpu, Subject, WrongAnswer, find
+from snippets.lab.recording.device import PROJECT
 from tests.lab.capture.faults import PACKAGE
 
 (RIGHT,) = find("faults/right", PACKAGE)
@@ -63,3 +67,59 @@ def test_what_a_probe_returns_is_printed(capsys: pytest.CaptureFixture[str]) -> 
     (steady,) = find("hang/steady", PACKAGE)
     profile_here(steady, "cpu", None)
     assert json.loads(capsys.readouterr().out) == {"answer": 42}
+
+
+def test_several_ranks_are_profiled_into_one_trace(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (first,) = find("ranks/first", PACKAGE)
+    profile_here(first.at(size=6), "cpu", tmp_path / "traces", PACKAGE)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "ranks/first on cpu: size=6, 2 ranks"
+    assert [line.split()[:1] for line in lines].count(["step"]) == 1, "the table of rank 0 alone"
+    trace = tmp_path / "traces" / "ranks_first_6.json"
+    assert [(each.rank, len(each.steps)) for each in read_ranks(trace)] == [(0, 2), (1, 2)]
+    assert lines[-2:] == [f"trace: {trace}", f"  in Perfetto:   python -m kinetoscope open {trace}"]
+    assert lines[-3].startswith("relative error of the losses ")
+
+
+def test_errors_and_data_of_ranks(capsys: pytest.CaptureFixture[str]) -> None:
+    wrong, raises, probe = (find(f"ranks/{name}", PACKAGE)[0] for name in ("wrong", "raises", "probe"))
+    with pytest.raises(
+        WrongAnswer, match=r"^rank [01]: ranks/wrong: wrong answer: relative error of the losses 1\.19e-01"
+    ):
+        profile_here(wrong, "cpu", None, PACKAGE)
+    with pytest.raises(RankError, match=r"(?s)^rank 1: Traceback.*ValueError: the first line\nthe second line$"):
+        profile_here(raises, "cpu", None, PACKAGE)
+    capsys.readouterr()
+    profile_here(probe, "cpu", None, PACKAGE)
+    headline, _, data = capsys.readouterr().out.partition("\n")
+    assert headline == "ranks/probe on cpu: size=1, 2 ranks"
+    assert json.loads(data)["found"][1] == {"rank": 1, "extra": "x"}
+
+
+def test_too_few_gpus_for_the_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
+    (first,) = find("ranks/first", PACKAGE)
+    message = "ranks/first needs 2 GPUs, and this machine has 1; --device cpu runs it with gloo"
+    with pytest.raises(NeedsGpu, match=f"^{message}$"):
+        profile_here(first, "cuda", None, PACKAGE)
+
+
+def test_the_example_of_the_contributors_page_runs(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = (PROJECT / "docs" / "contributing.md").read_text("utf-8")
+    (example,) = re.findall(r"```python\n(def data_parallel.*?)```", text, re.DOTALL)
+    folder = tmp_path / tmp_path.name / "rmsnorm"
+    folder.mkdir(parents=True)
+    (folder / "experiments.py").write_text(
+        f"from __future__ import annotations\n\nfrom snippets.lab.experiment import Experiment, Loop\n\n{example}"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    (experiment,) = find("rmsnorm/data_parallel", tmp_path.name)
+    profile_here(experiment.at(tokens=8), "cpu", None, tmp_path.name)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "rmsnorm/data_parallel on cpu: tokens=8, 2 ranks"
+    assert any(line.split()[:1] == ["c10d::allreduce_"] for line in lines)
+    error = re.fullmatch(r"relative error of the losses (\S+) \(float32 reference, at most 1e-02\)", lines[-1])
+    assert error is not None
+    assert float(error[1]) < 1e-6

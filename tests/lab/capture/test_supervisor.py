@@ -48,26 +48,29 @@ def test_lines_end_with_the_pipe(pipe: tuple[FileIO, int]) -> None:
     os.write(write_end, b'{"a": 1}\n{"b": 2}\n{"c"')
     os.close(write_end)
     with source:
-        assert list(_lines(source, Deadline(FAULTS[:1], Clock()))) == [b'{"a": 1}', b'{"b": 2}']
+        lines = list(_lines([source], Deadline(FAULTS[:1], Clock())))
+    assert lines == [(0, b'{"a": 1}'), (0, b'{"b": 2}'), (0, b"")]
 
 
 def test_lines_end_with_the_deadline(pipe: tuple[FileIO, int]) -> None:
     source, write_end = pipe
     clock = Clock()
     with source:
-        lines = _lines(source, Deadline(FAULTS[:1], clock))
+        lines = _lines([source], Deadline(FAULTS[:1], clock))
         os.write(write_end, b"one\n")
-        assert next(lines) == b"one"
+        assert next(lines) == (0, b"one")
         clock.seconds += 120
         assert list(lines) == [None]
     os.close(write_end)
 
 
 def test_workers_are_forked_unless_they_need_a_new_interpreter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A cold process needs one; so does a temporary folder whose path leaves no room for the server's socket."""
+    """A cold process and an environment need one; so does a temporary folder whose path leaves no room for the server's
+    socket."""
     warm = (FAULTS[1],)
     monkeypatch.setattr(tempfile, "tempdir", "/tmp")
     assert _context([warm]).get_start_method() == "forkserver"
     assert _context([warm, (replace(FAULTS[1], first_steps=0),)]).get_start_method() == "spawn"
+    assert _context([(replace(FAULTS[1], environment={"A": "1"}),)]).get_start_method() == "spawn"
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / ("x" * 60)))
     assert _context([warm]).get_start_method() == "spawn"

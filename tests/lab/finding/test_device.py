@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from kinetoscope.trace.events import TraceError
-from snippets.lab.experiment import UnknownName
+from snippets.lab.experiment import UnknownName, find
 from snippets.lab.finding.device import Device, Run, all_devices
 from snippets.lab.finding.figure import Figure
 from snippets.lab.finding.part import timing_of_samples
@@ -164,3 +165,14 @@ def test_all_devices(tmp_path: Path) -> None:
 def test_a_run_reads_nothing_until_it_is_asked(tmp_path: Path) -> None:
     nothing = Device(tmp_path / "nowhere", "x")
     assert nothing["mlp/sweep_eager[batch=1,seq=1]"] == Run(nothing, "mlp/sweep_eager", "batch=1,seq=1")
+
+
+def test_a_missing_recording_of_several_gpus_says_how_many(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    def on_ranks(**_: object) -> dict[str, object]:
+        raise NotImplementedError
+
+    (new,) = find("mlp/compiled")
+    on_two = replace(new, make=None, work=None, sweep=(), probe=on_ranks, gpus=2)
+    monkeypatch.setattr("snippets.lab.finding.device.find", lambda name: (on_two,))
+    with pytest.raises(NotRecorded, match=r"run make record CHAPTER=mlp; it needs 2 GPUs$"):
+        _ = device["mlp/compiled"].recording

@@ -7,6 +7,7 @@ from html.parser import HTMLParser
 
 import markdown
 
+from kinetoscope.report.rank_drawing import PATTERNS
 from snippets.lab.page.kernel_name import kernel_name_html
 from tests.lab.page.test_kernel_name import GELU, NVJET
 from tests.lab.samples import EVIL, Markup
@@ -137,3 +138,11 @@ def test_each_page_is_numbered_from_one_and_alike_at_every_build() -> None:
 def test_what_only_looks_like_a_popover_stays() -> None:
     text = '<p id="kernel-01234567"><a href="#kernel-01234567">popovertarget="kernel-01234567"</a></p>'
     assert markdown.markdown(text, extensions=EXTENSIONS) == text
+
+
+def test_the_patterns_of_ranks_stand_once_where_they_are_used() -> None:
+    figure = '<figure class="ranks"><svg></svg></figure>'
+    shown = markdown.markdown(f"# Ranks\n\n{figure}\n\n{figure}\n", extensions=EXTENSIONS)
+    assert shown.startswith(PATTERNS)
+    assert shown.count(PATTERNS) == 1
+    assert PATTERNS not in markdown.markdown("# Ranks\n\nNone.\n", extensions=EXTENSIONS)

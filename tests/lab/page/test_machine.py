@@ -56,6 +56,14 @@ def test_all_fields() -> None:
     }
 
 
+def test_several_gpus() -> None:
+    link = "NVLink 4.0, 18 links, peer access"
+    assert rows({"gpus": 2, "link": link, "versions": {"torch": "2.11.0", "nccl": "2.28.9"}}) == {
+        "several GPUs": f"2 GPUs, {link}",
+        "NCCL": "2.28.9",
+    }
+
+
 def test_only_what_a_recording_has() -> None:
     assert rows({"virtualized": "yes"}) == {"virtual machine": "yes"}
     assert machine_table([sample()]) == "", "an old recording says none of this"

@@ -462,6 +462,7 @@ FIELDS = {
     "timed": False,
     "sweep": ({"size": 2},),
     "steady_sweep": True,
+    "environment": {"CUDA_DEVICE_MAX_CONNECTIONS": "1"},
 }
 
 
@@ -475,6 +476,17 @@ def test_what_an_experiment_is_counts(listed: dict[str, Experiment], tmp_path: P
     assert {len(each) for each in found} == {16}
     same = replace(experiment, chapter="three", name="renamed", time_limit_s=9)
     assert fingerprint(same, sources) == found[0]
+
+
+def test_the_number_of_gpus_counts(listed: dict[str, Experiment], tmp_path: Path) -> None:
+    sources = write(tmp_path, BOOK)
+    experiment = listed["one/named"]
+    on_two, on_four = (replace(experiment, make=None, work=None, probe=_on_ranks, gpus=gpus) for gpus in (2, 4))
+    assert fingerprint(on_two, sources) != fingerprint(on_four, sources)
+
+
+def _on_ranks(**_: object) -> dict[str, object]:
+    raise NotImplementedError
 
 
 def test_the_protocol_counts(listed: dict[str, Experiment], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,10 +12,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from kinetoscope.trace.events import TraceError
 from snippets.lab.recording.device import chapter_folder
-from snippets.lab.recording.loading import load_recording, load_trace, trace_path
+from snippets.lab.recording.loading import load_ranks, load_recording, load_trace, trace_path
 from snippets.lab.recording.schema import MAX_NESTING, NotRecorded, RecordingError, parse_recording
-from tests.lab.samples import DEVICE, as_dict, sample, save_all, trace_json, untie
+from tests.lab.rank_samples import merged_trace
+from tests.lab.samples import DEVICE, as_dict, environment, sample, save_all, trace_json, untie
 
 AGAIN = "on a machine with this GPU run make record CHAPTER=mlp"
 
@@ -160,3 +162,30 @@ def test_data_that_is_nested_too_deep_is_damage(tmp_path: Path) -> None:
     assert parse_recording(content, "eager.json").data == {"a": nested[0]}
     with pytest.raises(RecordingError, match="its data is nested more than 32 levels deep"):
         parse_recording(msgspec.json.encode(sample(data={"a": [nested]})), "eager.json")
+
+
+def test_the_traces_of_several_ranks(tmp_path: Path) -> None:
+    save_all(tmp_path, sample(environment=environment(gpus=2)), trace=merged_trace((40.0, 100.0)))
+    traces = load_ranks(tmp_path, DEVICE, "mlp/eager")
+    assert [(trace.rank, len(trace.steps)) for trace in traces] == [(0, 3), (1, 3)]
+    assert load_trace(tmp_path, DEVICE, "mlp/eager") is traces[0]
+
+
+@pytest.mark.parametrize(
+    ("gpus", "trace", "message"),
+    [
+        (4, merged_trace((1.0, 2.0)), f"has the traces of 2 ranks, and its recording is of 4 GPUs; {AGAIN}"),
+        (2, trace_json(), "its member mergedRanks is missing or damaged"),
+    ],
+)
+def test_other_ranks_than_those_of_the_recording(tmp_path: Path, gpus: int, trace: bytes, message: str) -> None:
+    save_all(tmp_path, sample(environment=environment(gpus=gpus)), trace=trace)
+    with pytest.raises((RecordingError, TraceError)) as raised:
+        load_ranks(tmp_path, DEVICE, "mlp/eager")
+    assert message in str(raised.value)
+
+
+@pytest.mark.parametrize("gpus", [0, 65])
+def test_a_number_of_gpus_that_cannot_be(gpus: int) -> None:
+    with pytest.raises(RecordingError, match=f"^mlp/eager is damaged: it has {gpus} GPUs; record it again$"):
+        parse_recording(msgspec.json.encode(sample(environment=environment(gpus=gpus))), "mlp/eager")

@@ -43,7 +43,9 @@ class FakeMachine:
     recorded: list[str] = field(default_factory=list)
     notebooks: list[str] = field(default_factory=list)
     reserved: list[tuple[bool, bool]] = field(default_factory=list)
-    """`wait` and `shared` of each reservation of the GPU."""
+    """`wait` and `shared` of each reservation of GPUs."""
+    reserved_gpus: list[int] = field(default_factory=list)
+    gpus: int = 1
     released: int = 0
     in_use: str = ""
     """Who uses the GPU, unless `wait` or `shared`."""
@@ -63,12 +65,14 @@ class FakeMachine:
             lambda root, device: lambda experiment: self.cost_s,
             batch_costs_s,
             self.refusals,
+            lambda: self.gpus,
             lambda: self.now_s,
         )
 
     @contextmanager
-    def reserve(self, wait: bool, shared: bool) -> Iterator[None]:
+    def reserve(self, wait: bool, shared: bool, gpus: int) -> Iterator[None]:
         self.reserved.append((wait, shared))
+        self.reserved_gpus.append(gpus)
         if self.in_use and not wait and not shared:
             raise GpuInUse(f"{self.in_use} uses this GPU")
         yield

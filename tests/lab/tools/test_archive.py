@@ -20,6 +20,7 @@ from snippets.lab.recording.schema import Recording
 from snippets.lab.tools import archive
 from snippets.lab.tools.archive import ArchiveError, Imported, pack_archive, unpack_archive
 from tests.lab import samples
+from tests.lab.rank_samples import merged_trace
 from tests.lab.samples import as_dict, environment, files, gzipped, recordings
 
 DEVICE = "nvidia-t100"
@@ -90,6 +91,14 @@ def test_what_is_packed_is_what_is_unpacked(tmp_path: Path) -> None:
     assert pack_archive(tmp_path / "away", DEVICE, tmp_path / "out" / "a.tar.gz") == 5
     ids = [f"{DEVICE} linear/eager", f"{DEVICE} mlp/eager", f"{DEVICE} mlp/new"]
     assert unpack_archive(tmp_path / "home", tmp_path / "out" / "a.tar.gz") == Imported(ids)
+    assert files(tmp_path / "home") == files(tmp_path / "away")
+
+
+def test_ranks_are_packed_as_one_trace(tmp_path: Path) -> None:
+    on_two = sample(environment=environment(device="NVIDIA T100", gpus=2))
+    samples.save_all(tmp_path / "away", on_two, device=DEVICE, trace=merged_trace((1.0, 2.0)))
+    assert pack_archive(tmp_path / "away", DEVICE, tmp_path / "a.tar.gz") == 2
+    assert unpack_archive(tmp_path / "home", tmp_path / "a.tar.gz") == Imported([f"{DEVICE} mlp/eager"])
     assert files(tmp_path / "home") == files(tmp_path / "away")
 
 
@@ -311,6 +320,12 @@ def changed(**fields: object) -> Callable[[Members], Members]:
         (changed(schema=9), "has schema 9 and this version reads 2; record it again"),
         (changed(points=3), "is damaged: Expected `array`, got `int` - at `$.points`"),
         (changed(trace_sha256="0" * 64), "it is damaged: it was not saved with this trace"),
+        (
+            changed(
+                circumstances=as_dict(sample(environment=environment(device="NVIDIA T100", gpus=2)))["circumstances"]
+            ),
+            "its member mergedRanks is missing or damaged",
+        ),
         (changed(session="2126-01-01T00:00:00Z"), "is in the future"),
         (changed(session="2026-1-1T1:1:1Z"), "is not a date such as"),
         (lambda members: {**members, JSON: b"{"}, "is not a recording (Input data was truncated)"),

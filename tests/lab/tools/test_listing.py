@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
@@ -72,6 +73,28 @@ def test_an_experiment_that_was_never_recorded_passes_the_gate(root: Path, capsy
     code, lines, states = listed(capsys, "--check")
     assert (code, states["mlp/eager"]) == (0, "missing")
     assert lines[-1] == f"1 not recorded yet {CURE}"
+
+
+def test_what_needs_several_gpus_is_told_apart(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def on_ranks(**_: object) -> dict[str, object]:
+        raise NotImplementedError
+
+    known = {"linear": experiments("linear"), "mlp": experiments("mlp")}
+    (first, second), rest = known["mlp"][:2], known["mlp"][2:]
+    given: dict[str, object] = {"make": None, "loop": None, "work": None, "sweep": (), "probe": on_ranks}
+    known["mlp"] = (replace(first, **given, gpus=2), replace(second, **given, gpus=4), *rest)  # type: ignore[arg-type]
+    monkeypatch.setattr("snippets.lab.tools.listing.experiments", known.__getitem__)
+    for name in (first.name, second.name):
+        for path in (root / DEFAULT_DEVICE / "mlp").glob(f"{name}.*"):
+            path.unlink()
+    code, lines, states = listed(capsys, "--check")
+    assert (code, states[first.id], states[second.id]) == (0, "needs 2 GPUs", "needs 4 GPUs")
+    assert lines[-2:] == [
+        f"1 not recorded yet for {DEFAULT_DEVICE}: on a machine with {gpus} GPUs of that kind run make record"
+        for gpus in (2, 4)
+    ]
 
 
 def damage_stale(root: Path) -> None:

@@ -257,6 +257,67 @@ def test_another_gpu_has_more_time_and_the_same_estimate(
     assert given == [(times * limit_s, float(limit_s))]
 
 
+@pytest.fixture
+def on_several(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`linear/eager` needs one GPU, `linear/compiled` two, every other experiment of `linear` four."""
+    gpus = {"eager": 1, "compiled": 2}
+
+    def found(name: str) -> list[Experiment]:
+        return [
+            each if each.name == "eager" else replace(each, make=None, work=None, probe=on_ranks, sweep=(), gpus=count)
+            for each in find(name)
+            for count in [gpus.get(each.name, 4)]
+        ]
+
+    monkeypatch.setattr("snippets.lab.tools.record.find", found)
+
+
+def on_ranks(**_: object) -> dict[str, object]:
+    raise NotImplementedError
+
+
+OF_FOUR = [one.id for one in find("linear") if one.name not in ("eager", "compiled")]
+
+
+@pytest.mark.usefixtures("on_several")
+@pytest.mark.parametrize(
+    ("gpus", "lines", "recorded"),
+    [
+        (
+            1,
+            [
+                "needs 2 GPUs, and this machine has 1: linear/compiled",
+                f"needs 4 GPUs, and this machine has 1: {', '.join(OF_FOUR)}",
+            ],
+            ["linear/eager"],
+        ),
+        (2, [f"needs 4 GPUs, and this machine has 2: {', '.join(OF_FOUR)}"], ["linear/eager", "linear/compiled"]),
+        (4, [], ["linear/eager", "linear/compiled", *OF_FOUR]),
+    ],
+)
+def test_what_needs_more_gpus_is_named_and_left_out(
+    root: Path, capsys: pytest.CaptureFixture[str], gpus: int, lines: list[str], recorded: list[str]
+) -> None:
+    machine = FakeMachine(gpus=gpus)
+    assert record(root, ["linear"], machine=machine.build()) == 0
+    assert (sorted(machine.recorded), machine.reserved_gpus) == (sorted(recorded), [gpus])
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[: len(lines)] == lines
+    assert printed[len(lines)].startswith(f"{DEFAULT_DEVICE}: {len(recorded)} to record, {len(recorded)} chosen, ")
+
+
+@pytest.mark.usefixtures("on_several")
+def test_nothing_to_record_on_too_few_gpus_is_no_failure(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    machine = FakeMachine()
+    assert record(root, ["linear/compiled"], machine=machine.build()) == 0
+    assert (machine.recorded, machine.reserved) == ([], [])
+    assert capsys.readouterr().out.splitlines() == [
+        "needs 2 GPUs, and this machine has 1: linear/compiled",
+        f"{DEFAULT_DEVICE}: 0 to record, 0 chosen",
+        f"{DEFAULT_DEVICE}: 0 recorded, 0 failed",
+    ]
+
+
 @pytest.mark.parametrize("interruption", [KeyboardInterrupt(), SystemExit(143)])
 def test_what_is_recorded_before_an_interruption_is_packed(
     root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], interruption: BaseException

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from kinetoscope.ranks.digest import Digest, digest
-from kinetoscope.ranks.lanes import FEW_LANES, MAX_LANES, LanePiece
+from kinetoscope.ranks.lanes import FEW_LANES, MAX_LANES, LaneCall, LanePiece
 from kinetoscope.ranks.ranks import ranks_report
 from kinetoscope.trace.events import Collective, GpuActivity, Step, Trace
 from tests.tool.runs import ADD, ALL_REDUCE, GEMM, trace_of
@@ -45,6 +45,21 @@ def test_pieces_of_a_step_whatever_the_clocks(clock_us: float) -> None:
         1: (LanePiece("own", 0.0, 160.0), LanePiece("transfer", 160.0, 200.0), *after),
         2: waits,
     }
+
+
+def test_calls_of_a_collective_and_what_is_beside_own_work() -> None:
+    """An addition runs beside the first 30 us of each all-reduce, and beside its last 10."""
+    digests = []
+    for rank, own in ((0, 100.0), (1, 160.0)):
+        work = [(GEMM, 0.0, own), (ALL_REDUCE, own, 200.0 - own), (ADD, own, 30.0), (ADD, 190.0, 30.0)]
+        digests.append(digest(trace_of([work], rank=rank, world_size=2, group="dp")))
+    lanes = ranks_report(digests).lanes
+    assert lanes is not None
+    first, second = lanes.lanes
+    assert first.beside == (LanePiece("waiting-hidden", 100.0, 130.0), LanePiece("hidden", 190.0, 200.0))
+    assert second.beside == (LanePiece("hidden", 160.0, 200.0),)
+    assert first.calls == (LaneCall(1, "allreduce", 100.0, 160.0, 200.0, last=1),)
+    assert second.calls == (LaneCall(1, "allreduce", 160.0, 160.0, 200.0, last=1),)
 
 
 def test_of_many_ranks_the_late_rank_is_drawn() -> None:

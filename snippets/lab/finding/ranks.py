@@ -1,0 +1,30 @@
+"""The ranks of an experiment on several GPUs: a run on each rank, and their comparison as kinetoscope reports it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from kinetoscope.ranks.digest import digest
+from kinetoscope.ranks.ranks import RanksReport, ranks_report
+from snippets.lab.cache import once
+from snippets.lab.finding.device import Device, Run
+
+
+def on_ranks(run: Run) -> tuple[Run, ...]:
+    """The run on each rank: their times are the same, `trace`, `steps` and `per_step` are the rank's."""
+    return tuple(replace(run, rank=rank) for rank in range(run.environment.gpus))
+
+
+def compare_ranks(run: Run) -> RanksReport:
+    """Who waits for whom, and the parts of each rank's step: all that `kinetoscope report` says of the merged trace.
+
+    It reads whole traces: of a part of a device, those of the whole. Raises what `Run.trace` raises.
+    """
+    whole = run.whole
+    assert whole.recording is not None  # a device that notes what is read has noted it
+    return _compared(whole.device.unnoted, whole.id)
+
+
+@once
+def _compared(device: Device, experiment: str) -> RanksReport:
+    return ranks_report(digest(each.trace) for each in on_ranks(device[experiment]))

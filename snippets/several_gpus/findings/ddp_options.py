@@ -1,0 +1,116 @@
+"""Options of DistributedDataParallel: buckets, gradients as views of them, and `no_sync`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kinetoscope.html import Cell, Html, table
+from snippets.lab.charts.numbers import figure_cell
+from snippets.lab.finding import (
+    Device,
+    Figure,
+    Measure,
+    at_least,
+    at_most,
+    between,
+    claim,
+    equals,
+    format_value,
+    percent_saved,
+)
+from snippets.lab.finding.probed import entry, ratio, time
+from snippets.lab.page import show as show
+from snippets.several_gpus.findings.data_parallel import BF16_BYTES, WIDTH
+
+OPTIONS = "several_gpus/ddp_options"
+
+
+@claim("SG19", between(0.95, 1.05))
+def views_save_the_gradients(device: Device) -> Figure:
+    """With `gradient_as_bucket_view`, a rank holds fewer bytes before the optimizer's step, and the difference is the
+    size of all gradients, give or take 5 %."""
+    saved = held_bytes(device, "defaults").number - held_bytes(device, "gradient_as_bucket_view").number
+    return Figure(saved / entry(device, OPTIONS, "bytes"), "x", origin=OPTIONS)
+
+
+@claim("SG20", equals(True))
+def parameters_are_not_divided(device: Device) -> Figure:
+    """With `bucket_cap_mb=1` and with `bucket_cap_mb=25`, `DistributedDataParallel` makes equally many buckets."""
+    one, more = (len(entry(device, OPTIONS, "variants", f"bucket_cap_mb={cap}", "buckets")) for cap in (1, 25))
+    return Figure(one == more, origin=f"{OPTIONS}: {one} and {more} buckets")
+
+
+@claim("SG21", at_least(1.05), scope="timing")
+def one_large_bucket(device: Device) -> Figure:
+    """With one bucket for all gradients, a step of `DistributedDataParallel` takes at least 5 % longer than with its
+    defaults."""
+    return option_ratio(device, "bucket_cap_mb=2000", "defaults")
+
+
+@claim("SG22", at_least(1), scope="timing")
+def large_first_bucket(device: Device) -> Figure:
+    """A first bucket of 250 MiB makes a step no faster than the default first bucket."""
+    return option_ratio(device, "large first bucket", "defaults")
+
+
+@claim("SG23", at_most(0.9), scope="timing")
+def no_sync_saves(device: Device) -> Figure:
+    """Over four batches, a step with `no_sync` takes at least 10 % less time than a step with an all-reduce for each
+    batch."""
+    return ratio(device, OPTIONS, ("accumulation", "no_sync_us"), ("accumulation", "synced_us"))
+
+
+def option_ratio(device: Device, upper: str, lower: str) -> Figure:
+    """The ratio of steps with two options."""
+    return ratio(device, OPTIONS, ("variants", upper, "us"), ("variants", lower, "us"))
+
+
+def held_bytes(device: Device, variant: str) -> Figure:
+    """What gradients and buckets hold when backward is done."""
+    return Figure(entry(device, OPTIONS, "variants", variant, "held_bytes"), "bytes", origin=f"{OPTIONS}, {variant}")
+
+
+def options_table(device: Device) -> Html:
+    """Options of DistributedDataParallel: time, buckets, and the memory that gradients and buckets hold."""
+    rows: list[list[Cell]] = []
+    for name in sorted(entry(device, OPTIONS, "variants"), key=_option_order):
+        sent = entry(device, OPTIONS, "variants", name, "buckets")
+        ends = [format_value(sent[index], "bytes") for index in (0, -1)]
+        us = time(device, OPTIONS, "variants", name, "us")
+        rows.append([name, figure_cell(us), f"{len(sent)}", *ends, figure_cell(held_bytes(device, name))])
+    head = ["option", "a step", "buckets", "first bucket", "last bucket", "gradients and buckets"]
+    return table("DistributedDataParallel with 2,048 tokens of each rank, on two GPUs", head, rows)
+
+
+def _option_order(name: str) -> tuple[bool, int, str]:
+    """Limits of buckets from small to large, and then the other options by name."""
+    option, _, limit = name.partition("=")
+    return not limit, int(limit or 0), option
+
+
+def accumulation_table(device: Device) -> Html:
+    """A step of several batches, with an all-reduce for each and for the last alone."""
+    data = entry(device, OPTIONS, "accumulation")
+    batches = data["batches"]
+    names = {"an all-reduce for each batch": "synced_us", "`no_sync` for all but the last": "no_sync_us"}
+    rows: list[list[Cell]] = [
+        [name.replace("`", ""), str(batches if kind == "synced_us" else 1), figure_cell(_accumulated(device, kind))]
+        for name, kind in names.items()
+    ]
+    caption = f"A step of {batches} batches of {data['tokens']:,} tokens"
+    return table(caption, ["", "times that the gradients are sent", "a step"], rows)
+
+
+def _accumulated(device: Device, kind: str) -> Figure:
+    return time(device, OPTIONS, "accumulation", kind)
+
+
+FIGURES: Mapping[str, Measure] = {
+    "views_saved": lambda device: Figure(
+        held_bytes(device, "defaults").number - held_bytes(device, "gradient_as_bucket_view").number,
+        "bytes",
+        origin=OPTIONS,
+    ),
+    "matrix_bytes": lambda device: Figure(BF16_BYTES * 4 * WIDTH**2, "bytes", origin="the sizes of the model"),
+    "no_sync_saved": lambda device: percent_saved(no_sync_saves(device)),
+}

@@ -1,0 +1,132 @@
+"""A decoder that is split over GPUs: its tokens, predicted from reading and sums."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kinetoscope.html import Cell, Html, table
+from snippets.lab.charts.numbers import figure_cell
+from snippets.lab.finding import (
+    Device,
+    Figure,
+    Measure,
+    at_least,
+    at_most,
+    between,
+    claim,
+    unpaired_ratio,
+)
+from snippets.lab.finding.probed import entry, rate, ratio, time
+from snippets.lab.page import show as show
+from snippets.several_gpus.findings.measured import changed
+
+
+def decode_on(gpus: int) -> str:
+    """The probe of a decoder's tokens on so many GPUs."""
+    return f"several_gpus/decode_on_{gpus}"
+
+
+def token(device: Device, gpus: int, size: str, way: str) -> Figure:
+    """The time of a decoder's token: on `one` GPU, or on all with a kind of sum."""
+    return time(device, decode_on(gpus), "sizes", size, "us", way)
+
+
+def sums(device: Device, gpus: int, size: str, way: str) -> Figure:
+    """The time of all sums of a token, alone."""
+    return time(device, decode_on(gpus), "sizes", size, "sums_us", way)
+
+
+def token_over_one(device: Device, gpus: int, size: str, way: str) -> Figure:
+    """A token on several GPUs over a token on one, in pairs."""
+    keys = ("sizes", size, "us")
+    return ratio(device, decode_on(gpus), (*keys, way), (*keys, "one"))
+
+
+def read_rate(device: Device, gpus: int) -> Figure:
+    """The rate of reading a large array."""
+    probe = decode_on(gpus)
+    return rate(entry(device, probe, "read", "bytes"), time(device, probe, "read", "us"), "bytes/s")
+
+
+def saved_reading(device: Device, gpus: int, size: str) -> Figure:
+    """The time of reading what a token's GPU leaves to the others."""
+    of_size = entry(device, decode_on(gpus), "sizes", size)
+    left = (of_size["bytes"] - of_size["whole_bytes"]) * (1 - 1 / gpus)
+    per_s = read_rate(device, gpus)
+    return Figure(1e6 * left / per_s.number, "us", origin=per_s.origin)
+
+
+def predicted_token(device: Device, gpus: int, size: str, way: str) -> Figure:
+    """A token on one GPU, less what the others read, plus its sums."""
+    one, saved, added = (
+        token(device, gpus, size, "one"),
+        saved_reading(device, gpus, size),
+        sums(device, gpus, size, way),
+    )
+    return Figure(one.number - saved.number + added.number, "us", origin=f"{one.origin}; {added.origin}")
+
+
+@claim("SG60", at_least(1), scope="timing")
+def small_decoder(device: Device) -> Figure:
+    """Split over two GPUs with NCCL's sums, a token of the decoder of 1.1 billion weights takes longer than on one."""
+    return token_over_one(device, 2, "1.1b", "nccl")
+
+
+@claim("SG61", at_most(0.8), scope="timing")
+def one_shot_sums(device: Device) -> Figure:
+    """On two GPUs, one-shot sums of one token's hidden state take at most 0.8 of the time of NCCL's."""
+    keys = ("sizes", "8b", "sums_us")
+    return ratio(device, decode_on(2), (*keys, "one_shot"), (*keys, "nccl"))
+
+
+@claim("SG62", at_most(0.85), scope="timing")
+def large_decoder(device: Device) -> Figure:
+    """Split over two GPUs with one-shot sums, a token of the decoder of 8 billion weights takes at most 0.85 of its
+    time on one."""
+    return token_over_one(device, 2, "8b", "one_shot")
+
+
+@claim("SG63", at_most(1), scope="timing")
+def four_over_two(device: Device) -> Figure:
+    """With one-shot sums, a token of the decoder of 8 billion weights takes no longer on four GPUs than on two."""
+    return unpaired_ratio(*(token(device, gpus, "8b", "one_shot") for gpus in (4, 2)))
+
+
+@claim("SG64", between(0.8, 1.2), scope="timing")
+def token_as_predicted(device: Device) -> Figure:
+    """On two GPUs with NCCL's sums, a token of the decoder of 8 billion weights takes within 20 % of its prediction."""
+    return unpaired_ratio(token(device, 2, "8b", "nccl"), predicted_token(device, 2, "8b", "nccl"))
+
+
+def token_table(device: Device) -> Html:
+    """Tokens of both decoders on one, two and four GPUs, measured and predicted."""
+    rows: list[list[Cell]] = []
+    for gpus in (2, 4):
+        if not device[decode_on(gpus)].is_recorded:
+            continue
+        for size in entry(device, decode_on(gpus), "sizes"):
+            one = token(device, gpus, size, "one")
+            for way in entry(device, decode_on(gpus), "sizes", size, "sums_us"):
+                shown = (
+                    one,
+                    saved_reading(device, gpus, size),
+                    sums(device, gpus, size, way),
+                    predicted_token(device, gpus, size, way),
+                    token(device, gpus, size, way),
+                )
+                rows.append([f"{size}, {gpus} GPUs, {way.replace('_', '-')}", *map(figure_cell, shown)])
+    head = ["decoder", "on one GPU", "reading saved", "its sums alone", "predicted", "measured"]
+    return table("A token of a decoder that is split over GPUs", head, rows)
+
+
+FIGURES: Mapping[str, Measure] = {
+    "decode_small_nccl": lambda device: token_over_one(device, 2, "1.1b", "nccl"),
+    "decode_large_nccl": lambda device: token_over_one(device, 2, "8b", "nccl"),
+    "decode_large_one_shot": lambda device: token_over_one(device, 2, "8b", "one_shot"),
+    "decode_sum_nccl": lambda device: changed(
+        sums(device, 2, "8b", "nccl"), 1 / (2 * entry(device, decode_on(2), "sizes", "8b", "layers"))
+    ),
+    "decode_sum_one_shot": lambda device: changed(
+        sums(device, 2, "8b", "one_shot"), 1 / (2 * entry(device, decode_on(2), "sizes", "8b", "layers"))
+    ),
+}

@@ -1,0 +1,133 @@
+"""The pieces of the page on faults: steps before and after a mend, the rows of every rank, and all faults."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kinetoscope.html import Cell, Html, code, table
+from kinetoscope.trace.events import TraceError
+from snippets.lab.charts.numbers import figure_cell
+from snippets.lab.experiment import find
+from snippets.lab.finding import Device
+from snippets.lab.finding.fault import Fault
+from snippets.lab.page import mend_diff, rank_bars, rank_lanes, show as show, timing_bars
+from snippets.several_gpus.findings.fault_loops import (
+    CHAPTER,
+    FAULTS,
+    LOOPS,
+    calls,
+    profiled,
+    profiled_nccl,
+    saved,
+    speedup,
+)
+
+OPENING = ("late", "late_small", "afterwards", "root_only")
+KINDS: Mapping[str, str] = {
+    "allreduce": "all-reduces",
+    "allgather": "all-gathers",
+    "reducescatter": "reduce-scatters",
+}
+"""Kind of a collective -> heading of its count."""
+
+
+def opening(device: Device) -> Html:
+    """A step of four faults' loops, before and after the mend."""
+    groups = {
+        FAULTS[name].title: {
+            label: device[loop].timing("iteration")
+            for label, loop in zip(("before", "after"), FAULTS[name].loops, strict=True)
+        }
+        for name in OPENING
+    }
+    caption = "A step of two GPUs with one of four faults, before and after its mend"
+    return timing_bars(device, groups, caption, axis="time of a step")
+
+
+def bars(device: Device, name: str) -> Html:
+    """A step of a fault's loops, before and after the mend, and of a mend that is none."""
+    runs = {label: device[loop].timing("iteration") for label, loop in LOOPS[name].items()}
+    caption = f"{FAULTS[name].title}: before and after"
+    return timing_bars(device, {FAULTS[name].title: runs}, caption, axis="time of a step")
+
+
+def mend(device: Device, before: str, after: str) -> Html:
+    """A mend as a diff of two of the chapter's functions; the same for every device."""
+    return mend_diff(device, CHAPTER, before, after)
+
+
+def ranks(device: Device, name: str, *labels: str) -> Html:
+    """The step of each rank in a fault's loops, or in those with these labels, and what the report says of the
+    ranks."""
+    loops = {label: LOOPS[name][label] for label in labels or LOOPS[name]}
+    return rank_bars(device, loops, f"{FAULTS[name].title}: a step of each rank")
+
+
+def lanes(device: Device, name: str) -> Html:
+    """A step before the mend: the ranks on one time axis."""
+    return rank_lanes(device, FAULTS[name].loops[0], f"{FAULTS[name].title}: both ranks on one time axis, before")
+
+
+def counts(device: Device, name: str) -> Html:
+    """The collectives of a step of a fault's loops, by kind; the same on each rank."""
+    rows: list[list[Cell]] = []
+    for label, loop in LOOPS[name].items():
+        name_of_loop = loop.partition("/")[2]
+        rows.append([label, *(figure_cell(calls(device, name_of_loop, kind)) for kind in KINDS)])
+    return table(f"{FAULTS[name].title}: collectives of a step", ["loop", *KINDS.values()], rows)
+
+
+def profilers(device: Device) -> Html:
+    """A step with a profiler on no rank, on rank 0 alone, and on each rank."""
+    rows: list[list[Cell]] = [
+        ["no rank", figure_cell(profiled(device, "none")), None, None],
+        ["rank 0", figure_cell(profiled(device, "rank 0")), figure_cell(profiled_nccl(device, "rank 0", 0)), None],
+        [
+            "each rank",
+            figure_cell(profiled(device, "all")),
+            *(figure_cell(profiled_nccl(device, "all", rank)) for rank in (0, 1)),
+        ],
+    ]
+    head = ["profiler on", "time of a step", "NCCL time of rank 0", "NCCL time of rank 1"]
+    return table(
+        "A small step with profilers: wall time of the slowest rank, and what the profiles say of NCCL", head, rows
+    )
+
+
+def all_faults(device: Device) -> Html:
+    """Every fault: a step before and after, how many times as fast, what the mend saves, the ceiling of its rule."""
+    rows: list[list[Cell]] = []
+    for fault in FAULTS.values():
+        before, after = (device[loop].time("iteration") for loop in fault.loops)
+        figures = (before, after, speedup(device, fault.name), saved(device, fault.name))
+        cells = map(figure_cell, figures)
+        rows.append([fault.title, *cells, *_rule_cells(device, fault)])
+    head = ["fault", "before", "after", "times as fast", "saved", "rule", "its ceiling"]
+    return table("Ten faults of training on two GPUs, and what mending each one bought", head, rows)
+
+
+def _rule_cells(device: Device, fault: Fault) -> list[Cell]:
+    if not fault.rule:
+        return [None, None]
+    try:
+        return [code(fault.rule), figure_cell(fault.ceiling(device))]
+    except TraceError:
+        return [code(fault.rule), None]
+
+
+SIZES: Mapping[str, str] = {
+    "width": "width",
+    "blocks": "blocks",
+    "batch": "sequences of a rank",
+    "seq": "tokens of a sequence",
+}
+"""Parameter of a loop -> what the page calls it."""
+
+
+def sizes(device: Device) -> Html:
+    """The sizes of each fault's loops; the same for every device."""
+    rows: list[list[Cell]] = []
+    for fault in FAULTS.values():
+        (own,) = (loop.parameters for loop in find(fault.loops[0]))
+        rows.append([fault.title, *(f"{own[key]:,}" for key in SIZES)])
+    return table("Sizes of the loops with faults", ["fault", *SIZES.values()], rows)

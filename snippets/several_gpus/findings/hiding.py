@@ -1,0 +1,145 @@
+"""From how many tokens on a step hides its all-reduce: predicted from two rates, and found by a sweep."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kinetoscope.html import Cell, Html, table
+from snippets.lab.charts.line_charts import line_chart
+from snippets.lab.charts.numbers import figure_cell
+from snippets.lab.finding import (
+    Device,
+    Figure,
+    Measure,
+    NotTimed,
+    at_least,
+    at_most,
+    between,
+    claim,
+    crossing,
+    unpaired_ratio,
+)
+from snippets.lab.finding.probed import difference, entry, rate, time
+from snippets.lab.page import Computation, prediction as prediction, show as show
+from snippets.several_gpus.findings.data_parallel import BF16_BYTES
+from snippets.several_gpus.findings.link import largest_bus, sent_share
+
+COUNTS = "several_gpus/tokens"
+MIN_SHARE = 1e-3
+"""Of an all-reduce: a step that hides more than the rest counts as this, because a logarithmic scale has no zero."""
+
+
+def counts(device: Device) -> list[int]:
+    """The tokens of a step and rank, from few to many."""
+    return sorted(map(int, entry(device, COUNTS, "counts")))
+
+
+def matmul_rate(device: Device) -> Figure:
+    """The rate of an up projection of the most tokens."""
+    return rate(entry(device, COUNTS, "matmul", "flops"), time(device, COUNTS, "matmul", "us"), "flop/s")
+
+
+def all_reduce_us(device: Device) -> Figure:
+    """An all-reduce of as many bytes as all gradients, alone."""
+    return time(device, COUNTS, "all_reduce_us")
+
+
+def exposed_part(device: Device, count: int, rung: str = "ddp_us") -> Figure:
+    """What a step takes longer than a step without communication, in percent of the all-reduce alone."""
+    keys = ("counts", str(count))
+    longer = difference(device, COUNTS, (*keys, rung), (*keys, "alone_us"))
+    alone = all_reduce_us(device).number
+    low, high = (100 * bound / alone for bound in longer.bounds)
+    return Figure(100 * longer.number / alone, "%", (low, high), longer.origin)
+
+
+def half_hidden_predicted(device: Device) -> Figure:
+    """The tokens whose backward takes half as long as the all-reduce: 4 P T / C is half of 2 (n - 1) / n x 2 P / B."""
+    flops, bus = matmul_rate(device), largest_bus(device)
+    tokens = BF16_BYTES * sent_share("all_reduce", 2) * flops.number / (4 * bus.number) / 2
+    return Figure(round(tokens), origin=f"{flops.origin}; {bus.origin}")
+
+
+def half_hidden(device: Device) -> Figure:
+    """The tokens from which on at least half of the all-reduce is hidden, interpolated between the measured counts."""
+    places = counts(device)
+    shares = [max(MIN_SHARE, exposed_part(device, count).number / 100) for count in places]
+    found = crossing(places, shares, [0.5] * len(places))
+    if found is None:
+        raise NotTimed(
+            f"{COUNTS} on {device.name}: half of the all-reduce is hidden at every number of tokens, or never"
+        )
+    return Figure(round(found), origin=f"{device[COUNTS].origin}, ddp less alone")
+
+
+@claim("SG24", between(0.5, 1.5), scope="timing")
+def hidden_as_predicted(device: Device) -> Figure:
+    """The tokens from which on a step hides half of its all-reduce are within a factor of 0.5 to 1.5 of the predicted
+    number."""
+    return unpaired_ratio(half_hidden(device), half_hidden_predicted(device))
+
+
+@claim("SG25", at_least(60), scope="timing")
+def few_tokens_hide_nothing(device: Device) -> Figure:
+    """With 256 tokens per rank, at least 60 % of the all-reduce is exposed."""
+    return exposed_part(device, 256)
+
+
+@claim("SG26", at_most(40), scope="timing")
+def many_tokens_hide_it(device: Device) -> Figure:
+    """With 8,192 tokens per rank, at most 40 % of the all-reduce is exposed."""
+    return exposed_part(device, 8192)
+
+
+HIDING = Computation(
+    "For how many tokens does backward take half as long as the all-reduce?",
+    "several_gpus.half_hidden_predicted",
+    "backward multiplies at {several_gpus.matmul_rate}, and the all-reduce sends at {several_gpus.largest_bus}.",
+    "Set 4 P T / C equal to half of 2 (n - 1) / n x 2 P / B, and solve for T. P cancels.",
+    {
+        "several_gpus.fully_hidden_predicted": "that is the whole all-reduce, not half of it.",
+        "several_gpus.half_hidden_by_both": "that counts the forward, too, which runs before any gradient is ready.",
+    },
+)
+
+
+def tokens_chart(device: Device) -> Html:
+    """Steps of more and more tokens, as multiples of the step without communication."""
+    lines: dict[str, dict[float, Figure]] = {
+        text: {count: time(device, COUNTS, "counts", str(count), kind) for count in counts(device)}
+        for text, kind in (
+            ("without communication", "alone_us"),
+            ("one bucket after backward", "one_bucket_us"),
+            ("DistributedDataParallel", "ddp_us"),
+        )
+    }
+    return line_chart(
+        device,
+        lines,
+        "A step by the tokens of each rank, on two GPUs",
+        axis="tokens of each rank",
+        size_text=lambda size: f"{size:,.0f}",
+        limits={"the all-reduce alone": all_reduce_us(device)},
+    )
+
+
+def tokens_table(device: Device) -> Html:
+    """Steps by tokens: times, and how much of the all-reduce is exposed."""
+    rows: list[list[Cell]] = []
+    for count in counts(device):
+        kinds = ("alone_us", "one_bucket_us", "ddp_us")
+        times = [time(device, COUNTS, "counts", str(count), kind) for kind in kinds]
+        cells = [*times, exposed_part(device, count, "one_bucket_us"), exposed_part(device, count)]
+        rows.append([f"{count:,}", *map(figure_cell, cells)])
+    head = ["tokens of a rank", "alone", "one bucket", "DDP", "one bucket: exposed", "DDP: exposed"]
+    return table("Steps by tokens; exposed in percent of the all-reduce alone", head, rows)
+
+
+FIGURES: Mapping[str, Measure] = {
+    "matmul_rate": matmul_rate,
+    "gradients_us": all_reduce_us,
+    "half_hidden": half_hidden,
+    "half_hidden_predicted": half_hidden_predicted,
+    "fully_hidden_predicted": lambda device: Figure(2 * half_hidden_predicted(device).number, origin="twice"),
+    "half_hidden_by_both": lambda device: Figure(round(half_hidden_predicted(device).number * 2 / 3), origin="4 of 6"),
+}

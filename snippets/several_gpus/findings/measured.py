@@ -1,0 +1,44 @@
+"""What the collectives of a step send, and the sizes of a run on several GPUs."""
+
+from __future__ import annotations
+
+from kinetoscope.trace.communication import collective_kind, collectives
+from kinetoscope.trace.events import GpuActivity, Step
+from snippets.lab.finding import Figure, NotTimed, Run
+
+BF16_BYTES = 2
+ITEM_BYTES = {"bfloat16": 2, "float": 4}
+"""Bytes of a number, by the name that a trace has for its type."""
+
+
+def changed(figure: Figure, factor: float = 1.0, plus: float = 0.0, unit: str | None = None) -> Figure:
+    """A figure times `factor`, plus a number, with its spread."""
+    low, high = sorted(factor * bound + plus for bound in figure.bounds)
+    return Figure(factor * figure.number + plus, figure.unit if unit is None else unit, (low, high), figure.origin)
+
+
+def world(run: Run) -> int:
+    """The number of GPUs of an experiment."""
+    return run.environment.gpus
+
+
+def parameter(run: Run, name: str) -> int:
+    """A parameter of a run's only point."""
+    return int(run.point.parameters[name])
+
+
+def sent_bytes(step: Step) -> float:
+    """What a rank sends in its collectives of a step, if each sends as little as it can.
+
+    Raises `NotTimed` if the trace does not tell the size of a collective.
+    """
+    return sum(map(_sent_bytes, collectives(step)))
+
+
+def _sent_bytes(kernel: GpuActivity) -> float:
+    kind, told = collective_kind(kernel), kernel.collective
+    if told is None or not told.elements_in or not told.elements_out or told.type.lower() not in ITEM_BYTES:
+        raise NotTimed(f"the trace does not tell the size of {kernel.name}")
+    whole = max(told.elements_in, told.elements_out) * ITEM_BYTES[told.type.lower()]
+    share = 1 - 1 / (told.group_size or 1)
+    return whole * {"allreduce": 2 * share, "allgather": share, "reducescatter": share, "send": 1.0}.get(kind, 0.0)

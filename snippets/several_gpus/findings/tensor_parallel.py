@@ -1,0 +1,183 @@
+"""Tensor parallel layers: the ratio of transfer to compute, and what overlap gains."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kinetoscope.html import Cell, Html, table
+from kinetoscope.trace.communication import collectives
+from snippets.lab.charts.line_charts import line_chart
+from snippets.lab.charts.numbers import figure_cell
+from snippets.lab.finding import (
+    Device,
+    Figure,
+    Measure,
+    at_least,
+    at_most,
+    between,
+    claim,
+    equals,
+    unpaired_ratio,
+)
+from snippets.lab.finding.probed import entry, ratio
+from snippets.lab.page import show as show, timeline
+from snippets.several_gpus.findings.measured import changed, parameter, sent_bytes
+from snippets.several_gpus.findings.sharded import bus_rate, product_rate
+
+BOOK, LARGE = "768x3072", "4096x14336"
+"""Width and hidden width of this book's MLP, and of a Llama of 8 billion weights."""
+HEADINGS = {
+    "reduced": "all-reduce",
+    "sequence": "in sequence parts",
+    "overlapped": "overlapped",
+}
+
+
+def rows_on(gpus: int) -> str:
+    """The probe of rows on so many GPUs."""
+    return f"several_gpus/tensor_rows_on_{gpus}"
+
+
+def predicted_ratio(device: Device, gpus: int, width: str) -> Figure:
+    """An all-reduce over the products of a split MLP: 2 (n - 1) C / (3 F B)."""
+    probe, hidden = rows_on(gpus), int(width.split("x")[1])
+    flops, sent = product_rate(device, probe), bus_rate(device, probe)
+    value = 2 * (gpus - 1) * flops.number / (3 * hidden * sent.number)
+    return Figure(value, "x", origin=f"{flops.origin}; {sent.origin}")
+
+
+def measured_ratio(device: Device, gpus: int, width: str, rows: str = "8192") -> Figure:
+    """What the all-reduce adds to a split MLP, over the time of its products."""
+    keys = ("widths", width, rows)
+    whole = ratio(device, rows_on(gpus), (*keys, "reduced", "us"), (*keys, "alone", "us"))
+    return changed(whole, plus=-1)
+
+
+def as_predicted(device: Device, gpus: int, width: str) -> Figure:
+    """The measured ratio over the predicted."""
+    return unpaired_ratio(measured_ratio(device, gpus, width), predicted_ratio(device, gpus, width))
+
+
+def even_width(device: Device) -> Figure:
+    """The hidden width at which an MLP's all-reduce takes as long as its products on two GPUs, by the formula."""
+    flops, sent = product_rate(device, rows_on(2)), bus_rate(device, rows_on(2))
+    return Figure(round(2 * flops.number / (3 * sent.number)), origin=f"{flops.origin}; {sent.origin}")
+
+
+@claim("SG51", between(0.7, 1.4), scope="timing")
+def large_as_predicted(device: Device) -> Figure:
+    """On two GPUs with 8,192 rows, the all-reduce of an MLP of 14,336 adds 0.7 to 1.4 times the predicted share."""
+    return as_predicted(device, 2, LARGE)
+
+
+@claim("SG52", between(0.6, 1.67), scope="timing")
+def ratio_ignores_rows(device: Device) -> Figure:
+    """On two GPUs, four times the rows change the all-reduce's share of an MLP of 14,336 by less than two thirds."""
+    return unpaired_ratio(measured_ratio(device, 2, LARGE, "8192"), measured_ratio(device, 2, LARGE, "2048"))
+
+
+@claim("SG53", at_most(0.3), scope="timing")
+def large_on_two(device: Device) -> Figure:
+    """On two GPUs with 8,192 rows, the all-reduce of an MLP of 14,336 takes at most 0.3 times its products' time."""
+    return measured_ratio(device, 2, LARGE)
+
+
+@claim("SG54", at_least(1), scope="timing")
+def book_on_four(device: Device) -> Figure:
+    """On four GPUs with 8,192 rows, the all-reduce of this book's MLP takes longer than its products."""
+    return measured_ratio(device, 4, BOOK)
+
+
+def way_over(device: Device, gpus: int, width: str, rows: str, upper: str, lower: str) -> Figure:
+    """The ratio of two ways to split an MLP."""
+    keys = ("widths", width, rows)
+    return ratio(device, rows_on(gpus), (*keys, upper, "us"), (*keys, lower, "us"))
+
+
+@claim("SG55", between(0.85, 1.2), scope="timing")
+def sequence_over_reduced(device: Device) -> Figure:
+    """On two GPUs with 8,192 rows, an MLP of 14,336 takes 0.85 to 1.2 times as long with all-gather and reduce-scatter
+    as with an all-reduce."""
+    return way_over(device, 2, LARGE, "8192", "sequence", "reduced")
+
+
+@claim("SG56", between(0.99, 1.01))
+def same_bytes(device: Device) -> Figure:
+    """Reduce-scatter and all-gather together send as many bytes as an all-reduce."""
+    runs = (device[f"several_gpus/tensor_{variant}"] for variant in ("sequence", "reduced"))
+    return unpaired_ratio(*(run.per_step(sent_bytes, "bytes") for run in runs))
+
+
+@claim("SG57", equals(1))
+def one_sum_for_an_mlp(device: Device) -> Figure:
+    """Split by columns and then by rows, an MLP needs one all-reduce in its forward."""
+    run = device["several_gpus/tensor_reduced"]
+    sums = run.per_step(lambda step: len(collectives(step)))
+    return changed(sums, 1 / parameter(run, "layers"))
+
+
+@claim("SG58", at_most(1), scope="timing")
+def overlap_gains(device: Device) -> Figure:
+    """On two GPUs with 8,192 rows, an MLP of 14,336 that sends and multiplies in pieces is no slower than in turns."""
+    return way_over(device, 2, LARGE, "8192", "overlapped", "sequence")
+
+
+@claim("SG59", at_least(1), scope="timing")
+def overlap_of_few_rows(device: Device) -> Figure:
+    """On two GPUs with 128 rows, an MLP of 14,336 that sends and multiplies in pieces is no faster than in turns."""
+    return way_over(device, 2, LARGE, "128", "overlapped", "sequence")
+
+
+def ratio_table(device: Device) -> Html:
+    """The predicted and the measured ratios, by rows."""
+    counts = sorted(entry(device, rows_on(2), "widths", LARGE), key=int)
+    rows: list[list[Cell]] = []
+    for gpus in (2, 4):
+        if not device[rows_on(gpus)].is_recorded:
+            continue
+        for width in (LARGE, BOOK):
+            found = [figure_cell(measured_ratio(device, gpus, width, each)) for each in counts]
+            name = f"{width.replace('x', ' to ')}, {gpus} GPUs"
+            rows.append([name, figure_cell(predicted_ratio(device, gpus, width)), *found])
+    head = ["MLP", "predicted", *(f"{int(each):,} rows" for each in counts)]
+    return table("What an all-reduce adds to a split MLP, in times of its products", head, rows)
+
+
+def way_lines(device: Device) -> Html:
+    """The ways to split the larger MLP on two GPUs over its products alone, by rows; a way that did not run is left
+    out."""
+    points = entry(device, rows_on(2), "widths", LARGE)
+    counts = sorted(points, key=int)
+    ran = [way for way in HEADINGS if all("us" in points[each].get(way, {}) for each in counts)]
+    lines = {
+        HEADINGS[way]: {float(each): way_over(device, 2, LARGE, each, way, "alone") for each in counts} for way in ran
+    }
+    return line_chart(
+        device,
+        lines,
+        "An MLP of 14,336 split over two GPUs, in times of its products alone",
+        axis="rows",
+        size_text=lambda rows: f"{rows:,.0f}",
+        limits={"all-reduce, predicted": changed(predicted_ratio(device, 2, LARGE), plus=1)},
+    )
+
+
+def lanes(device: Device) -> Html:
+    """The three ways on one GPU."""
+    shown = {HEADINGS[name]: f"several_gpus/tensor_{name}" for name in ("reduced", "sequence", "overlapped")}
+    return timeline(device, shown, "Four MLP blocks split over two GPUs, on one of them")
+
+
+FIGURES: Mapping[str, Measure] = {
+    "tensor_even_width": even_width,
+    "tensor_measured_book_2": lambda device: measured_ratio(device, 2, BOOK),
+    "product_rate_4": lambda device: product_rate(device, rows_on(4)),
+    "bus_rate_4": lambda device: bus_rate(device, rows_on(4)),
+    "tensor_ratio_large_2": lambda device: predicted_ratio(device, 2, LARGE),
+    "tensor_ratio_book_4": lambda device: predicted_ratio(device, 4, BOOK),
+    "tensor_measured_large_2": lambda device: measured_ratio(device, 2, LARGE),
+    "tensor_measured_book_4": lambda device: measured_ratio(device, 4, BOOK),
+    "tensor_overlapped_8192": lambda device: way_over(device, 2, LARGE, "8192", "overlapped", "sequence"),
+    "tensor_overlapped_128": lambda device: way_over(device, 2, LARGE, "128", "overlapped", "sequence"),
+    "tensor_sequence": lambda device: way_over(device, 2, LARGE, "8192", "sequence", "reduced"),
+}
