@@ -18,6 +18,7 @@ from typing import Any
 INDEX = "search/search_index.json"
 NOTEBOOKS = "labs/"
 CHAPTER_BOOST = 1.5
+"""Times the boost that a page names at its top."""
 NOTEBOOK_BOOST = 0.1
 """A notebook repeats its chapter's words in fewer sentences, so that it would come first."""
 _CODE = re.compile(r"<pre>.*?</pre>", re.DOTALL)
@@ -52,7 +53,7 @@ def improved(entry: Entry, chapters: Collection[str]) -> Entry:
         if questions := asked(entry["text"]):
             entry["tags"] = questions
     if page.rstrip("/") in chapters:
-        return {**entry, "boost": CHAPTER_BOOST}
+        return {**entry, "boost": CHAPTER_BOOST * entry.get("boost", 1)}
     if not page.startswith(NOTEBOOKS):
         return entry
     text = " ".join(_CODE.sub("", entry["text"]).replace(_BUTTON, "").split())
