@@ -69,6 +69,7 @@ docs: $(READY)  ## build the site into site/; with a GPU, record what is stale o
 	@failed=0; \
 	$(PY) -m snippets.lab prepare $(if $(FRESH),--fresh) || { failed=$$?; test $$failed = 1 || exit $$failed; }; \
 	$(PY) -m mkdocs build --strict --clean --site-dir $(SITE) && $(PY) -m snippets.lab finish $(SITE) || exit 1; \
+	echo "to look at it: $(PY) -m http.server --directory $(SITE) 8000, then http://127.0.0.1:8000"; \
 	test $$failed = 0 || { echo "make docs: the site is built, but not every capture succeeded (see above)" >&2; exit 1; }
 
 # SAMPLE and NAME from the command line only: some shells have a NAME of their own in their environment.

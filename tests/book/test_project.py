@@ -54,6 +54,14 @@ def tree() -> dict[str, str]:
     return found
 
 
+def test_the_citation_has_the_version_and_the_license() -> None:
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert citation["version"] == kinetoscope.__version__
+    assert citation["license"] == project["license"]
+    assert citation.keys() >= {"cff-version", "message", "title", "authors"}
+
+
 def test_the_map_is_the_territory_at_the_top() -> None:
     real = {path.split("/")[0] + ("/" if "/" in path else "") for path in committed()} - NOT_IN_THE_MAP
     assert {path for path in tree() if path.count("/") - path.endswith("/") == 0} == real

@@ -55,6 +55,7 @@ WORDS = {
     ("snippets.lab.tools.check_site", "index.html"): "the file of any built page",
     ("snippets.lab.tools.check_site", "index"): "the name of a page that is its folder's",
     ("snippets.lab.tools.llms", "index"): "the name of a page that is its folder's",
+    ("snippets.lab.tools.search", "index.md"): "the page of the site's root",
     ("snippets.lab.page", "regimes"): "a chart of what limits a step as it grows",
 }
 """Module and string that is a chapter's name by chance -> what it means there."""

@@ -107,7 +107,7 @@ def test_the_site_says_that_nothing_is_recorded_and_keeps_its_links(made: Path) 
     assert done.returncode == 0, done.stderr
     page = (made / "site/rmsnorm/index.html").read_text(encoding="utf-8")
     fences = re.findall(r'data-fence="([^"]+)"', page)
-    names = ("opening", "provenance", "guess-kernels", "forward", "kernels", "guess-speedup", "times", "check")
+    names = ("opening", "provenance", "guess-kernels", "forward", "guess-speedup", "times", "kernels", "check")
     assert fences == [f"rmsnorm-{name}" for name in names]
     assert "there is no recording of this chapter: run <code>make record CHAPTER=rmsnorm</code>." in page
     assert page.count("Not recorded yet") == 1

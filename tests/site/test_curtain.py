@@ -158,7 +158,7 @@ def test_another_devices_panel_is_marked_when_it_is_opened(on_trial: Opened) -> 
     page = on_trial().page
     commit(page, "How long", *"60")
     chart = fence(page, "trial-veiled")
-    chart.locator(".tabbed-labels label", has_text="T100").click()
+    page.get_by_label("GPU of all figures").select_option("T100")
     expect(chart.locator(".you text").filter(visible=True)).to_have_text("you: 60 µs")
 
 
@@ -231,13 +231,15 @@ def test_guesses_and_close_ones_are_counted_and_can_be_forgotten(on_trial: Opene
     expect_veiled(tab.page, *VEILED)
 
 
-def test_claims_that_hold_are_one_line_that_opens(on_trial: Opened) -> None:
-    page = on_trial().page
-    lab = fence(page, "trial-verdicts")
-    expect(lab.locator(".verdict.holds").filter(visible=True)).to_have_count(0)
-    expect(lab.locator(".verdict.differs").filter(visible=True)).to_have_count(1)
-    lab.locator("summary").filter(visible=True).press("Enter")
-    expect(lab.locator("#claim-m1")).to_be_visible()
+@pytest.mark.parametrize("scripts", [True, False])
+def test_a_mark_at_a_figure_leads_to_the_folded_claims_of_its_section(on_trial: Opened, scripts: bool) -> None:
+    page = on_trial(scripts=scripts).page
+    expect(fence(page, "trial-verdicts").locator(".verdict").filter(visible=True)).to_have_count(1)
+    expect(page.locator("#claim-m1, #claim-m3")).to_have_count(2)
+    expect(page.locator("#claim-m1")).to_be_hidden()
+    fence(page, "trial-roofline").locator("a.tested").filter(visible=True).click()
+    expect(page.locator("#claim-m1")).to_be_visible()
+    expect(page.locator("#claim-m1")).to_be_in_viewport()
 
 
 def test_a_search_does_not_tell_what_a_page_asks(trial: Site, site: Site) -> None:

@@ -15,9 +15,12 @@ CLOCK = "mlp.eager.interleaved_clock_mhz"
 MHZ = {DEFAULT_DEVICE: figure(CLOCK, BOOK).text, OTHER: f"{OTHER_MHZ:,.0f} MHz"}
 
 
+def switch(page: Page) -> Locator:
+    return page.get_by_role("banner").get_by_label("GPU of all figures")
+
+
 def choose(page: Page, device: str) -> None:
-    """By the first tab of that name."""
-    page.locator(".tabbed-labels").first.get_by_text(short_name(device), exact=True).click()
+    switch(page).select_option(short_name(device))
 
 
 def sentence(page: Page) -> Locator:
@@ -27,15 +30,11 @@ def sentence(page: Page) -> Locator:
 
 def expect_everything_of(page: Page, device: str) -> None:
     other = OTHER if device == DEFAULT_DEVICE else DEFAULT_DEVICE
-    sets = page.locator(".tabbed-set").count()
-    assert sets > 0
-    expect(page.locator(f"input[data-device={device}]:checked")).to_have_count(sets)
-    expect(page.locator(f"input[data-device={other}]:checked")).to_have_count(0)
-    lines = page.evaluate(
-        "() => [...document.querySelectorAll('.devices > .tabbed-labels > label')]"
-        ".filter(label => getComputedStyle(label).boxShadow !== 'none').map(label => label.textContent)"
-    )
-    assert lines == [short_name(device)] * sets
+    panels = page.locator(f".device[data-device={device}]")
+    assert panels.count() > 0
+    expect(page.locator(f".device[data-device={device}][hidden]")).to_have_count(0)
+    expect(page.locator(f".device[data-device={other}]:not([hidden])")).to_have_count(0)
+    expect(page.locator(".device-switch select")).to_have_value(device)
     expect(sentence(page)).to_have_text(MHZ[device])
     name = "NVIDIA H200" if device == DEFAULT_DEVICE else "NVIDIA T100"
     expect(page.locator(".provenance").filter(visible=True)).to_contain_text(name)
@@ -43,7 +42,7 @@ def expect_everything_of(page: Page, device: str) -> None:
 
 def test_the_default_device_comes_first(on_trial: Opened) -> None:
     page = on_trial().page
-    assert page.locator(".tabbed-labels").first.inner_text().split() == [short_name(DEFAULT_DEVICE), short_name(OTHER)]
+    assert switch(page).locator("option").all_text_contents() == [short_name(DEFAULT_DEVICE), short_name(OTHER)]
     expect_everything_of(page, DEFAULT_DEVICE)
 
 
@@ -61,8 +60,8 @@ def test_one_choice_is_for_all_and_is_kept(on_trial: Opened) -> None:
 
 def test_the_choice_by_keyboard(on_trial: Opened) -> None:
     page = on_trial().page
-    page.locator(f"input[data-device={DEFAULT_DEVICE}]").first.focus()
-    page.keyboard.press("ArrowRight")
+    switch(page).focus()
+    page.keyboard.press("ArrowDown")
     expect_everything_of(page, OTHER)
 
 
@@ -77,8 +76,39 @@ def test_a_guess_is_judged_by_the_device_at_hand(on_trial: Opened, device: str) 
     expect(line).to_be_focused()
 
 
-def test_without_scripts_a_tab_is_opened_all_the_same(on_trial: Opened) -> None:
+@pytest.mark.parametrize("width", [1280, 360])
+def test_a_page_has_one_switch_always_in_sight(on_trial: Opened, width: int) -> None:
+    page = on_trial(width=width).page
+    expect(page.locator(".device-switch")).to_have_count(1)
+    page.mouse.wheel(0, 3000)
+    expect(switch(page)).to_be_in_viewport(ratio=1)
+    expect(page.get_by_role("radio", name=short_name(OTHER))).to_have_count(0)
+
+
+def test_paper_shows_the_chosen_device(on_trial: Opened) -> None:
+    page = on_trial().page
+    choose(page, OTHER)
+    page.emulate_media(media="print")
+    expect_everything_of(page, OTHER)
+
+
+@pytest.mark.parametrize("fragment", ["claim-m4-nvidia-t100", "claim-m1-nvidia-t100"])
+def test_a_link_to_a_figure_of_a_device_chooses_it_for_this_visit(on_trial: Opened, fragment: str) -> None:
+    tab = on_trial()
+    tab.go("next/")
+    tab.go(f"trial/#{fragment}")
+    expect(tab.page.locator(f"#{fragment}")).to_be_in_viewport()
+    expect_everything_of(tab.page, OTHER)
+    tab.go("next/")
+    expect_everything_of(tab.page, DEFAULT_DEVICE)
+
+
+def test_without_scripts_another_device_is_a_fold(on_trial: Opened) -> None:
     page = on_trial(scripts=False).page
     expect(sentence(page)).to_have_text(MHZ[DEFAULT_DEVICE])
-    choose(page, OTHER)
-    expect(page.locator(".provenance").filter(visible=True)).to_contain_text("NVIDIA T100")
+    expect(page.locator(".device-switch")).to_have_count(0)
+    expect(page.locator(".provenance").filter(visible=True)).to_contain_text("NVIDIA H200")
+    fold = page.locator("[data-fence=trial-provenance] > details.device")
+    fold.locator("summary").first.click()
+    expect(fold.locator(".provenance")).to_contain_text("NVIDIA T100")
+    expect(fold.locator(".provenance")).to_be_visible()

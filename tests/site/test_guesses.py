@@ -26,7 +26,7 @@ def question(page: Page, text: str) -> Locator:
 
 
 def answer(page: Page, text: str) -> Locator:
-    """The line that the reader sees: of the device whose tab is open."""
+    """The line that the reader sees: of the chosen device."""
     return question(page, text).locator(".guess p").filter(visible=True)
 
 
@@ -115,9 +115,10 @@ def test_without_scripts_a_guess_is_a_question_with_a_folded_answer(on_trial: Op
     expect(page.get_by_role("button", name="Commit")).to_have_count(0)
     for text, said in (("How many", str(KERNELS)), ("How long", GATE.text), ("In which order", ORDER)):
         expect(answer(page, text)).to_have_count(0)
-        question(page, text).locator("summary").press("Enter")
-        expect(answer(page, text)).to_contain_text(f"Measured: {said}")
-        expect(answer(page, text)).to_contain_text("on the H200.")
+        question(page, text).locator("> summary").press("Enter")
+        expect(answer(page, text).first).to_contain_text(f"Measured: {said}")
+        expect(answer(page, text).first).to_contain_text("on the H200.")
+        expect(answer(page, text).nth(1)).to_contain_text("on the T100.")
 
 
 def test_what_no_form_has_kept_is_passed_over(on_trial: Opened) -> None:

@@ -14,7 +14,7 @@ from tests.site.looking import box_of
 
 
 def half(page: Page, value: str) -> None:
-    """Only this side of the switch can be seen, on the device whose tab is open."""
+    """Only this side of the switch can be seen, on the chosen device."""
     other = {"one": "many", "many": "one"}[value]
     expect(page.locator(f".waits-half.{value}").filter(visible=True)).to_have_count(1)
     expect(page.locator(f".waits-half.{other}").filter(visible=True)).to_have_count(0)
@@ -36,7 +36,7 @@ def test_paper_shows_both_sides_in_a_panel_as_high_as_its_content(opened: Opened
     page = opened("").page
     page.emulate_media(media="print")
     expect(page.locator(".waits-half").filter(visible=True)).to_have_count(2)
-    content, whole = (box_of(page.locator(part).first) for part in (".waits", ".tabbed-block"))
+    content, whole = (box_of(page.locator(part).first) for part in (".waits", ".device"))
     assert whole["height"] < content["height"] + 60
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -22,7 +23,12 @@ def claims(site: Site) -> list[dict[str, Any]]:
 
 
 def shown(page: Page) -> Locator:
-    return page.locator(".ledger li").filter(visible=True)
+    """The entries that no filter hides, in chapters that may be folded."""
+    return page.locator(".ledger li:not([hidden])")
+
+
+def folds(page: Page) -> Locator:
+    return page.locator(".ledger details:not([hidden])")
 
 
 def chooser(page: Page, name: str) -> Locator:
@@ -38,6 +44,7 @@ def expect_entries(page: Page, claims: list[dict[str, Any]], **wanted: str) -> N
     expected = ids(claims, **wanted)
     status = page.locator(".ledger [role=status]")
     expect(status).to_have_text(f"{len(expected)} of {len(ids(claims))} claims")
+    expect(page.locator(".ledger details[open]:not([hidden])")).to_have_count(folds(page).count() if wanted else 0)
     assert sorted(shown(page).locator(".id").all_text_contents()) == sorted(expected)
 
 
@@ -69,29 +76,32 @@ def test_filtered_by_address(opened: Opened, claims: list[dict[str, Any]], wante
 
 def test_a_verdict_in_a_chapter_leads_to_its_row_and_back(opened: Opened, claims: list[dict[str, Any]]) -> None:
     page = opened("linear/").page
-    page.locator("#claim-l2 a.id").evaluate("(link) => link.click()")  # it may be folded
+    page.locator("#claim-l2 a.mark").evaluate("(link) => link.click()")  # it may be folded
     verdict = page.locator("#ledger-l2")
     expect(verdict).to_be_in_viewport()
     entry = shown(page).filter(has=verdict)
     expect(entry).to_have_css("outline-style", "solid")
-    expect_entries(page, claims)
+    expect(page.locator(".ledger details[open]")).to_have_count(1)
     entry.get_by_role("link", name="linear").click()
     expect(page.locator("#claim-l2")).to_be_in_viewport()
 
 
-def test_what_differs_comes_first_and_says_why(opened: Opened, claims: list[dict[str, Any]]) -> None:
+def test_what_differs_comes_first_in_its_chapter_and_says_why(opened: Opened, claims: list[dict[str, Any]]) -> None:
     page = opened("claims/").page
-    differing = page.locator(".ledger section").first
-    expect(differing.get_by_role("heading")).to_contain_text("differ")
-    assert set(differing.locator(".id").all_text_contents()) == ids(claims, verdict="differs")
-    why = differing.locator(".why").first
+    fold = page.locator(".ledger details").filter(has=page.locator("#ledger-m1"))
+    fold.locator("summary").click()
+    differing = ids(claims, verdict="differs", chapter="mlp")
+    assert set(fold.locator(".id").all_text_contents()[: len(differing)]) == differing
+    expect(fold.locator("summary")).to_have_text(re.compile(rf"^mlp: {len(differing)} differ on at least one device\b"))
+    why = fold.locator(".why").first
+    expect(why).to_be_visible()
     assert float(why.evaluate("(line) => parseFloat(getComputedStyle(line).fontSize)")) >= LEAST_TEXT_PX
 
 
 def test_filters_stay_in_sight_and_are_kept(opened: Opened, claims: list[dict[str, Any]]) -> None:
     tab = opened("claims/")
     chooser(tab.page, "verdict").select_option("holds")
-    tab.page.mouse.wheel(0, 5000)
+    tab.page.mouse.wheel(0, 3000)
     expect(chooser(tab.page, "verdict")).to_be_in_viewport()
     tab.go("claims/")
     expect_entries(tab.page, claims, verdict="holds")
@@ -101,6 +111,29 @@ def test_filters_stay_in_sight_and_are_kept(opened: Opened, claims: list[dict[st
     expect_entries(tab.page, claims)
 
 
+def test_filtered_by_text(opened: Opened, claims: list[dict[str, Any]]) -> None:
+    tab = opened("claims/")
+    page = tab.page
+    chooser(page, "text").press_sequentially("Vectorized  H200")
+    found = {one["id"] for one in claims if "vectorized" in one["sentence"]}
+    assert 0 < len(found) < 20
+    assert found <= set(shown(page).locator(".id").all_text_contents())
+    assert shown(page).filter(visible=True).count() == shown(page).count() < 40
+    chooser(page, "chapter").select_option("mlp")
+    assert set(shown(page).evaluate_all("(all) => all.map((each) => each.dataset.chapter)")) == {"mlp"}
+    expect(page).to_have_url(f"{tab.site}claims/#text=Vectorized++H200&chapter=mlp")
+    chooser(page, "text").fill("no such words anywhere")
+    expect(page.locator(".ledger [role=status]")).to_have_text(f"0 of {len(ids(claims))} claims")
+    page.get_by_role("button", name="Show all").click()
+    expect_entries(page, claims)
+
+
+def test_the_ledger_fits_a_phone(opened: Opened) -> None:
+    page = opened("claims/", width=360).page
+    assert page.locator(".ledger").evaluate("(list) => list.getBoundingClientRect().height") < 5 * 900
+    assert page.evaluate("() => document.documentElement.scrollWidth") == 360
+
+
 def test_an_address_that_means_nothing_hides_nothing(opened: Opened, claims: list[dict[str, Any]]) -> None:
     expect_entries(opened("claims/#verdict=perhaps&x=1").page, claims)
 
@@ -108,3 +141,6 @@ def test_an_address_that_means_nothing_hides_nothing(opened: Opened, claims: lis
 def test_without_scripts_every_claim_is_there(opened: Opened, claims: list[dict[str, Any]]) -> None:
     page = opened("claims/#verdict=differs", scripts=False).page
     assert sorted(shown(page).locator(".id").all_text_contents()) == sorted(ids(claims))
+    expect(page.get_by_label("text")).to_have_count(0)
+    folds(page).first.locator("summary").click()
+    expect(folds(page).first.locator("li").first).to_be_visible()

@@ -14,8 +14,8 @@ from tests.site.serving import PAGES, Site
 
 FIRST = {
     "synchronize": "training_step_faults",
-    "recompile": "your_trace",
-    "cudaLaunchKernel": "matmul_add",
+    "recompile": "training_step_faults",
+    "cudaLaunchKernel": "trace_rows",
     "GELU": "mlp",
     "flash attention": "attention",
     "memory": "training_memory_peak",
@@ -41,7 +41,7 @@ FIRST = {
     "torch.compile": "regimes_compiling",
     "bfloat16": "linear",
     "generate slow": "decoder",
-    "kv cache": "decoder",
+    "kv cache": "decoder_growing",
     "tokens per second": "decoder",
     "mfu": "decoder",
     "paged attention": "decoder_growing",
@@ -52,6 +52,46 @@ FIRST = {
     "straggler": "several_gpus_faults",
 }
 """What people type -> the page that comes first."""
+PLACES = {
+    "cudaStreamSynchronize": "trace_rows/#cudastreamsynchronize",
+    "aten::copy_": "trace_rows/#aten-copy",
+    "memory snapshot": "training_memory_peak/#memory-summary",
+    "cuda out of memory": "training_memory_peak/",
+    "num_workers": "training_step_faults/#a-loader-that-stalls",
+    "key_averages": "training_step/#ten-lines",
+    "vllm": "kernel_names/#vllm-sglang-megatron-whose-kernel-is-it",
+    "gradient checkpointing": "training_memory_peak/#recomputing",
+    "cuda graph": "regimes/#what-removes-it",
+    "compare two traces": "your_trace/#did-a-change-make-it-faster",
+    "torch.compile slow first call": "regimes_compiling/#break-even",
+    "training is slow": "#what-do-you-see",
+    "recompile": "training_step_faults/#recompilation",
+    "dataloader slow": "training_step_faults/#a-loader-that-stalls",
+    "profile one layer": "training_step/#ten-lines",
+    "gpu utilization low": "#what-do-you-see",
+    "flash attention not used": "attention/#what-does-pytorchs-own-launch",
+    "tensor cores not used": "training_step_faults/#no-tensor-cores",
+    "kv cache": "decoder_growing/#caches",
+    "generate slow": "decoder/#ladder",
+    "nsys": "your_trace/#what-cant-a-trace-tell",
+    "mfu": "decoder/#prefill",
+    # Fourteen more.
+    "loss.item()": "training_step_faults/#item-in-every-step",
+    "gpu idle": "#what-do-you-see",
+    "too many small kernels": "training_step_faults/#thousands-of-tiny-kernels",
+    "optimizer step slow": "training_step_faults/#optimizer-as-a-loop",
+    "first iteration slow": "training_step_faults/#cold-measurements",
+    "memory fragmentation": "training_memory_peak/#fragmentation",
+    "graph break": "training_step_faults/#graph-breaks",
+    "int4 slow": "decoder_faults/#int4",
+    "profiler schedule": "training_step/#ten-lines",
+    "install kinetoscope": "your_trace/#five-lines",
+    "empty_cache": "training_step_faults/#allocator-in-the-step",
+    "kernel launch overhead": "regimes/#launch-overhead",
+    "pin_memory": "training_step_faults/#pageable-copies",
+    "static cache": "decoder_growing/#caches",
+}
+"""What people type -> the section that comes first. Queries about several GPUs are not here: ddp, nccl, fsdp."""
 ROWS = {
     "self cpu cpu total": "self-cpu",
     "self cuda wall clock": "self-cuda",
@@ -143,6 +183,11 @@ def test_the_right_page_comes_first(opened: Opened, site: Site) -> None:
     assert {query: (places or [""])[0].partition("#")[0] for query, places in found.items()} == {
         query: PAGES[name] for query, name in FIRST.items()
     }
+
+
+def test_the_right_section_comes_first(opened: Opened, site: Site) -> None:
+    found = locations(opened, site, PLACES)
+    assert {query: places[0] for query, places in found.items()} == PLACES
 
 
 def test_a_question_finds_its_answer(opened: Opened, site: Site) -> None:

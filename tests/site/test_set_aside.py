@@ -14,23 +14,23 @@ from tests.site.conftest import Opened
 
 OTHERS = [device for device in all_devices(BOOK.root) if device.name != BOOK.name and device.recorded_names("mlp")]
 FIRST = "mlp-opening"
-"""The page's first fence with tabs."""
+"""The page's first fence with a panel for each device."""
 needs_another_device = pytest.mark.skipif(not OTHERS, reason="one device has recorded this chapter")
 
 
 def choose_other(page: Page) -> None:
-    page.locator(".devices > .tabbed-labels").first.get_by_text(OTHERS[0].short_name, exact=True).click()
+    page.get_by_role("banner").get_by_label("GPU of all figures").select_option(OTHERS[0].short_name)
 
 
 def panel(page: Page, fence: str) -> Locator:
     """The panel of another device."""
-    return page.locator(f'.lab[data-fence="{fence}"] .tabbed-block').nth(1)
+    return page.locator(f'.lab[data-fence="{fence}"] > .device').nth(1)
 
 
 @needs_another_device
 def test_the_panels_of_a_device_come_with_one_request(opened: Opened) -> None:
     tab = opened("mlp/")
-    held = tab.page.locator(".tabbed-block > noscript")
+    held = tab.page.locator(".device > noscript")
     assert held.count() > 5
     with tab.page.expect_response(lambda response: response.url.endswith(FILE)):
         choose_other(tab.page)
@@ -54,7 +54,7 @@ def test_a_part_that_is_lost_leaves_its_link(opened: Opened) -> None:
 @needs_another_device
 def test_without_scripts_a_link_leads_to_the_panel(opened: Opened) -> None:
     page = opened("mlp/", scripts=False).page
-    choose_other(page)
+    panel(page, FIRST).locator("> summary").click()
     link = panel(page, FIRST).get_by_role("link")
     name = link.inner_text()
     assert name.startswith(f"{OTHERS[0].short_name}: ")

@@ -16,7 +16,7 @@
     answers.push(answer);
     for (const fence of answer.dataset.veils?.split(" ") ?? []) {
       const lab = document.querySelector(`.lab[data-fence="${CSS.escape(fence)}"]`);
-      if (lab) labs.add(lab);
+      if (lab && !lab.querySelector(".verdicts:empty")) labs.add(lab); // nothing differs, nothing waits
     }
   }
 
@@ -60,11 +60,7 @@
   };
 
   // The panel of an answer's device, of all in a fence.
-  const panelOf = (lab, { dataset }) => {
-    const inputs = [...lab.querySelectorAll(":scope > .devices > input")];
-    const blocks = lab.querySelectorAll(":scope > .devices > .tabbed-content > .tabbed-block");
-    return inputs.length ? blocks[inputs.findIndex((input) => input.dataset.device === dataset.device)] : lab;
-  };
+  const panelOf = (lab, { dataset }) => lab.querySelector(`:scope > .device[data-device="${CSS.escape(dataset.device)}"]`) ?? lab;
 
   const add = (parent, name, attributes, content = "") => {
     const element = parent.appendChild(document.createElementNS(parent.namespaceURI, name));
@@ -164,10 +160,12 @@
       details.open = true;
       draw(details);
     }
+    const { classList } = document.documentElement, isMoved = target && !classList.contains("jumped");
+    if (target) classList.add("jumped"); // what is above takes its true height, as in theme.js
     const folds = [];
     for (let at = target?.closest("details:not([open])"); at; at = at.parentElement.closest("details:not([open])")) folds.push(at);
     for (const fold of folds) fold.open = true;
-    if (veiled || folds.length) target.scrollIntoView();
+    if (isMoved || veiled || folds.length) target.scrollIntoView({ behavior: "instant" });
   };
   addEventListener("hashchange", follow);
   follow();

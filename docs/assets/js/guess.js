@@ -96,7 +96,7 @@
 
   // Every box of the page: the answers of one fence, one for each device.
   const asked = [];
-  const isShown = ({ dataset }) => document.querySelector(`input[data-device="${dataset.device}"]`)?.checked ?? true;
+  const isShown = (answer) => !answer.closest(".device[hidden]");
   const lines = [];
   const count = () => {
     const answers = asked.map(({ of }) => of.find(isShown) ?? of[0]);
@@ -203,6 +203,6 @@
     const forget = make("button", { type: "button", onclick: forgetAll }, "Forget my guesses on this page");
     questions[0].closest("article").append(line("guess-bar", forget));
   }
-  document.addEventListener("change", ({ target }) => target.dataset.device && count());
+  document.addEventListener("device", count);
   count();
 })();

@@ -1,6 +1,6 @@
 // Fewer stops of the Tab key. What belongs together (names and folds in a table, a list of traces, claims in a row or in a
-// part of the ledger, zoom buttons, lists of pages and headings) is one stop, in which the arrow keys lead on. Of the tabs
-// of devices, the first are a stop; of tables, those that scroll.
+// part of the ledger, zoom buttons, lists of pages and headings) is one stop, in which the arrow keys lead on. Of
+// tables, those that scroll are a stop.
 (() => {
   const LISTS = ".md-nav--secondary, .md-sidebar--primary .md-nav--primary";
   const GROUPS = `.lab-table tbody, .traces, .verdicts, .ledger ul, .zoom, ${LISTS}`;
@@ -28,9 +28,6 @@
     for (const frame of root.querySelectorAll(".lab-table")) {
       frame.removeAttribute("tabindex");
       scrolls.observe(frame);
-    }
-    for (const { parentNode } of [...document.querySelectorAll(".devices > input:first-child")].slice(1)) {
-      for (const input of parentNode.querySelectorAll(":scope > input")) input.tabIndex = -1;
     }
   };
 

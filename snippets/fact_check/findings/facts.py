@@ -17,9 +17,8 @@ from snippets.lab.finding.book import Verdict, find_claim, judge
 from snippets.lab.finding.claim import STATUSES, Source, Status
 from snippets.lab.finding.device import all_devices
 from snippets.lab.page import show as show
-from snippets.lab.page.frame import SIGNS, claim_anchor, opened_device, status_badge
-from snippets.lab.page.ledger import COUNTED
 from snippets.lab.page.nav import claim_page
+from snippets.lab.page.verdict import COUNTED, SIGNS, claim_anchor, opened_device, status_badge
 
 CHAPTER = "fact_check"
 HEAD = ("the article says", "verdict", "measured", "what we tested", "why it differs")

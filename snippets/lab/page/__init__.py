@@ -1,6 +1,8 @@
 """The functions that pages call: pieces `piece(device, subject, caption, *, options)`, which `show` frames in a fence.
 
-frame.py        show, provenance, verdicts
+frame.py        show, provenance
+verdict.py      verdicts, the list of claims at a section's end, marks at figures
+sections.py     puts these lists and marks into a page's HTML
 machine.py      CPU, settings of the GPU, throttling, other programs, what was disturbed
 waiting.py      the opening figure of a chapter: how long one step keeps you waiting, and for whom
 tables.py       kernels of a step, the profiler's table, variants, sweeps, the dispatch tree
@@ -43,7 +45,7 @@ from snippets.lab.charts.line_charts import line_chart as line_chart
 from snippets.lab.charts.numbers import figure_cell as figure_cell
 from snippets.lab.page.across import devices_table as devices_table
 from snippets.lab.page.diff import diff_table as diff_table
-from snippets.lab.page.frame import provenance as provenance, show as show, verdicts as verdicts, warning as warning
+from snippets.lab.page.frame import provenance as provenance, show as show, warning as warning
 from snippets.lab.page.glossary import glossary_terms as glossary_terms
 from snippets.lab.page.guesses import (
     guess_choice as guess_choice,
@@ -72,4 +74,5 @@ from snippets.lab.page.tables import (
     variants_table as variants_table,
 )
 from snippets.lab.page.timeline import timeline as timeline
+from snippets.lab.page.verdict import verdicts as verdicts
 from snippets.lab.page.waiting import waiting as waiting

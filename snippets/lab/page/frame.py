@@ -1,37 +1,30 @@
-"""The frame of a page: the tabs of a fence, the provenance of its numbers, the verdicts of its claims."""
+"""The frame of a page: the panels of a fence, and the provenance of its numbers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
-from itertools import groupby
+from pathlib import Path
 from typing import Concatenate, ParamSpec
 
-from kinetoscope.html import Html, code, hold_back, with_code
+from kinetoscope.html import Html, code, hold_back
 from kinetoscope.trace.text import visible
 from snippets.lab.experiment import Experiment, experiments
-from snippets.lab.finding.accepted import status_of_text
-from snippets.lab.finding.book import Verdict, find_claim, judge
-from snippets.lab.finding.claim import Status
-from snippets.lab.finding.device import Device, all_devices
+from snippets.lab.finding.device import Device
 from snippets.lab.finding.mismatch import Mismatch, reading
 from snippets.lab.page.disturbed import disturbed_banner, disturbed_line
-from snippets.lab.page.kernel_name import with_kernel_names
 from snippets.lab.page.machine import machine_table
 from snippets.lab.page.sample import chapter_of, shown_devices, with_banners
 from snippets.lab.recording.device import (
-    DEFAULT_DEVICE,
     default_device,
     recordings_root,
     sample_chapter,
-    short_name,
     this_device,
 )
 from snippets.lab.recording.fingerprint import measured_code
 from snippets.lab.recording.loading import load_recording
 from snippets.lab.recording.schema import Environment, NotRecorded, NotTimed, Recording
 
-SIGNS = {"holds": "✓", "differs": "≠", "inconclusive": "?", "cannot be tested": "⊘", "not measured": "–"}
 Options = ParamSpec("Options")
 FRAME = '<div class="lab" data-fence="'
 """The start of what `show` returns."""
@@ -44,18 +37,14 @@ def show(
     """Call a page piece for each recorded device and frame it: `show("mlp-kernels", kernel_table, "mlp/eager")`.
 
     `fence` is the fence's id, unique on the site: a gate compares the fences in the pages with those that ran.
-    If several devices are recorded and their panels differ, each device has a tab; the theme links tabs with the same
-    name over the whole site. Without a recording, the panel shows the command that records it. A panel with sample
-    numbers has a banner.
+    If several devices are recorded and their panels differ, each device has a panel, and the switch in the page's
+    header chooses one. Without a recording, the panel shows the command that records it. A panel with sample numbers
+    has a banner.
     """
     root = recordings_root()
     devices = shown_devices(root, chapter_of(fence), sample_chapter())
     panels = {device: visible(_panel(fence, device, piece, *args, **options)) for device in devices}
-    if len(devices) > 1 and len(set(panels.values())) == 1:
-        panels = {devices[0]: panels[devices[0]]}
-    panels = with_banners(root, panels)
-    inner = next(iter(panels.values())) if len(panels) == 1 else _tabs(fence, panels, default_device(root))
-    return f'{FRAME}{escape(fence)}">{inner}</div>'
+    return f'{FRAME}{escape(fence)}">{by_device(root, panels)}</div>'
 
 
 def _panel(
@@ -79,34 +68,42 @@ def _panel(
         return warning("Not shown for this device", escape(str(error)))
 
 
-def _tabs(fence: str, panels: Mapping[Device, str], opened: str) -> str:
-    """A panel for each device in the HTML of the theme's tabs, which work without JavaScript."""
-    ids = {device: f"tab-{fence}--{device.name}" for device in panels}  # neither has two dashes: no two ids are equal
-    inputs = "".join(
-        f'<input type="radio" id="{escape(ids[device])}" name="tab-{escape(fence)}" data-device="{escape(device.name)}"'
-        f"{' checked' if device.name == opened else ''}>"
-        for device in panels
-    )
-    labels = "".join(f'<label for="{escape(ids[device])}">{escape(device.short_name)}</label>' for device in panels)
-    blocks = "".join(
-        f'<div class="tabbed-block">{panel}</div>'
-        if device.name == opened
-        else f'<div class="tabbed-block" data-search-exclude>{_held_back(panel, device)}</div>'
-        for device, panel in panels.items()
-    )
-    return (
-        f'<div class="tabbed-set tabbed-alternate devices" data-tabs="{escape(fence)}">{inputs}'
-        f'<div class="tabbed-labels" data-search-exclude>{labels}</div><div class="tabbed-content">{blocks}</div></div>'
-    )
+def by_device(root: Path, panels: Mapping[Device, str]) -> str:
+    """A panel for each device, that which pages open with first; without scripts, the others are folded below their
+    names. Panels that are alike are one, without a device.
 
-
-def _held_back(panel: str, device: Device) -> str:
-    """A panel that few readers open: with scripts, plain text until its tab is chosen (docs/assets/js/devices.js).
-
-    Half of a page's elements would be in panels of other devices. Guesses stay: their script counts their answers.
+    docs/assets/js/devices.js makes the switch and shows the panel of the chosen device alone.
     """
-    is_small = panel.count("</") < _FEW_ELEMENTS
-    return panel if is_small or 'class="guess"' in panel else hold_back(panel, device.short_name)
+    if len(set(panels.values())) == 1:
+        panels = dict([next(iter(panels.items()))])
+    panels = with_banners(root, panels)
+    if len(panels) == 1:
+        return next(iter(panels.values()))
+    opened = default_device(root)
+    first = [_panel_of(device, html) for device, html in panels.items() if device.name == opened]
+    return "".join([*first, *(_other(device, html) for device, html in panels.items() if device.name != opened)])
+
+
+def _panel_of(device: Device, html: str, kind: str = "device") -> str:
+    return f'<div class="{kind}"{_named(device)}>{html}</div>'
+
+
+def _other(device: Device, html: str) -> str:
+    """A panel that few readers open: a fold, and with scripts plain text until its device is chosen (devices.js).
+
+    Half of a page's elements would be in panels of other devices. Guesses stay: their script counts their answers. They
+    have no fold, since each answer is a line that names its device, and since a fold in the fold of their question
+    would end there what the search leaves out.
+    """
+    if 'class="guess"' in html:
+        return _panel_of(device, html, "device other")
+    held = html if html.count("</") < _FEW_ELEMENTS else hold_back(html, device.short_name)
+    summary = f"<summary>{escape(device.short_name)}</summary>"
+    return f'<details class="device"{_named(device)} data-search-exclude>{summary}{held}</details>'
+
+
+def _named(device: Device) -> str:
+    return f' data-device="{escape(device.name)}" data-name="{escape(device.short_name)}"'
 
 
 def warning(title: str, text: str) -> Html:
@@ -190,111 +187,3 @@ def _missing(device: Device, missing: Sequence[Experiment]) -> Html:
 def _name(experiment: Experiment) -> str:
     """Its id, and how many GPUs it needs beyond one."""
     return code(experiment.id) + (f" (needs {experiment.gpus} GPUs)" if experiment.gpus > 1 else "")
-
-
-def verdicts(device: Device, *claim_ids: str) -> Html:
-    """Claims with their verdicts: the source's value beside ours, and why where they differ. Raises `UnknownName`.
-
-    Claims in a row that hold, as the text says, are folded into one line, `8 claims hold`, and so are those that are
-    not measured. A search finds the prose that says the same, and not them.
-    """
-    judged = [judge(claim, of, device) for of, claim in map(find_claim, claim_ids)]
-    boxes = "".join(_run(list(run), folded) for folded, run in groupby(judged, key=_folded_status))
-    return Html(f'<div class="verdicts" data-search-exclude>{boxes}</div>')
-
-
-def _folded_status(verdict: Verdict) -> Status | None:
-    """The status under which a claim is folded, because it adds nothing to the text; None if it stays open."""
-    if verdict.status == "holds" and not _other_text(verdict):
-        return "holds"
-    return "not measured" if verdict.status == "not measured" else None
-
-
-def _run(judged: Sequence[Verdict], folded: Status | None) -> str:
-    """Consecutive claims: open, or folded below their number."""
-    boxes = "".join(map(_verdict, judged))
-    if folded is None:
-        return boxes
-    one, several = ("holds", "hold") if folded == "holds" else ("is not measured", "are not measured")
-    number = f"1 claim {one}" if len(judged) == 1 else f"{len(judged)} claims {several}"
-    sign = f'<span class="sign" aria-hidden="true">{SIGNS[folded]}</span>'
-    return f'<details class="held"><summary>{sign} {number}</summary>{boxes}</details>'
-
-
-def _verdict(verdict: Verdict) -> str:
-    return verdict_box(verdict, verdict.device, why_text(verdict), _other_text(verdict))
-
-
-def verdict_box(verdict: Verdict, panel: Device, why: str, other: str = "") -> str:
-    """A claim with its verdict, in the panel of a device: the source's value, the measured value, and why."""
-    claim, device = verdict.claim, verdict.device
-    source = (
-        f'<span class="said">{escape(claim.source.who)}: {with_kernel_names(claim.source.value)}</span>'
-        if claim.source
-        else '<span class="said">ours</span>'
-    )
-    where = f"{escape(device.short_name)}: " if verdict.measured else ""
-    reason = f'<p class="why">{with_code(why)}</p>' if why else ""
-    ident, row = claim_anchor("claim", claim.id, panel), claim_anchor("ledger", claim.id, device)
-    return (
-        f'<div class="verdict {verdict.status.replace(" ", "-")}" id="{escape(ident)}">'
-        f'<p><span class="mark">{status_badge(verdict)}</span> {with_code(claim.sentence)} '
-        f'<a class="id" href="../claims/#{escape(row)}" title="this claim in the ledger">{escape(claim.id)}</a></p>'
-        f'<p class="values" data-search-exclude>{source} · '
-        f'<span class="ours">{where}{measured_html(verdict)}</span></p>'
-        f"{other}{reason}</div>"
-    )
-
-
-def why_text(verdict: Verdict) -> str:
-    """Why a claim differs on the default device, named if another device is shown; empty if the claim holds.
-
-    For a value that only its own device can test, why it differs there.
-    """
-    why = "" if verdict.status == "holds" else verdict.claim.why
-    is_of_the_default = not (verdict.claim.source and verdict.claim.source.only_there)
-    named = why and is_of_the_default and not verdict.device.is_default
-    return f"On the {short_name(DEFAULT_DEVICE)}: {why}" if named else why
-
-
-def _other_text(verdict: Verdict) -> str:
-    """A line if the text describes another status: the status accepted for the default device."""
-    status = status_of_text(verdict.claim.id, verdict.device.root)
-    if status in (None, verdict.status) or verdict.device.is_default or verdict.device.is_sample:
-        return ""
-    described = status if status in ("holds", "differs", "cannot be tested") else f"is {status}"
-    return (
-        f'<p class="elsewhere" data-search-exclude>{escape(verdict.device.short_name)}: {verdict.status}. On the '
-        f"{escape(short_name(DEFAULT_DEVICE))}, for which this text was written, it {described}.</p>"
-    )
-
-
-def claim_anchor(kind: str, claim_id: str, device: Device) -> str:
-    """The id of a claim's box or row: `ledger-m1` on the device that pages open with, else `ledger-m1-<device>`.
-
-    Links lead to the first: panels of other devices may be in a file of their own.
-    """
-    return f"{kind}-{claim_id.lower()}" + ("" if device.name == opened_device(device).name else f"-{device.name}")
-
-
-def opened_device(device: Device) -> Device:
-    """The device that pages open with, among the recorded devices; the first device if it is not recorded."""
-    first, *others = all_devices(device.root)
-    name = default_device(device.root)
-    return next((other for other in others if other.name == name), first)
-
-
-def status_badge(verdict: Verdict) -> Html:
-    """The status as a sign and a word, readable without color."""
-    return Html(
-        f'<span class="word {verdict.status.replace(" ", "-")}">{SIGNS[verdict.status]} {verdict.status}</span>'
-    )
-
-
-def measured_html(verdict: Verdict) -> Html:
-    """The measured figure with its spread, or the reason why there is no figure or no verdict."""
-    if verdict.measured is None:
-        return Html(escape(verdict.reason))
-    spread = f" <small>({escape(verdict.measured.spread_text)})</small>" if verdict.measured.spread_text else ""
-    reason = f"<small>: {escape(verdict.reason)}</small>" if verdict.reason else ""
-    return Html(f"{with_kernel_names(verdict.measured.text)}{spread}{reason}")

@@ -50,7 +50,7 @@ def figure_html(figure: Figure, name: str, attributes: str = "", doubt: str = ""
 def fig_formatter(source: str, language: str, class_name: str, md: object) -> str:
     """`#!fig NAME`: prints `not recorded` for a missing recording; an unknown name fails the build.
 
-    If several devices are recorded, the sentence has a value for each and shows only that of the selected tab.
+    If several devices are recorded, the sentence has a value for each and shows only that of the chosen device.
     """
     name = source.strip()
     return kept(("fig", name), lambda: _of_all_devices(name))

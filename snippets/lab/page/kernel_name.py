@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from hashlib import sha256
 from html import escape
 
@@ -36,12 +37,19 @@ _BRACKET_OR_SEPARATOR = re.compile(
 
 def with_kernel_names(text: str) -> Html:
     """Text as HTML, in which every kernel name that is a part or a word is decoded; all else is escaped."""
-    pieces = []
+    return Html("".join(kernel_name_html(word) if _is_kernel(word) else escape(word) for word in _words(text)))
+
+
+def short_kernel_names(text: str) -> str:
+    """Plain text, in which every kernel name that is a part or a word is short: where no button may be."""
+    return "".join(decode_kernel_name(word).short if _is_kernel(word) else word for word in _words(text))
+
+
+def _words(text: str) -> Iterator[str]:
+    """The parts and separators of a text; a part that is no kernel's name, by words and spaces."""
     for part, separator in _parts(text):
-        words = [part] if _is_kernel(part) else re.split("( )", part)
-        pieces += [str(kernel_name_html(word)) if _is_kernel(word) else escape(word) for word in words]
-        pieces.append(escape(separator))
-    return Html("".join(pieces))
+        yield from [part] if _is_kernel(part) else re.split("( )", part)
+        yield separator
 
 
 def _is_kernel(text: str) -> bool:

@@ -1,11 +1,12 @@
 """A Markdown extension for the last changes to every page's HTML.
 
 It excludes Python code from the search index, which every page loads completely: code would be a fifth of the index,
-and the prose explains it. It excludes guesses with their answers, and the fences that they veil: a search must not
-tell what the page asks. It gives the last line of a section its class. The links of headings to themselves, which the
-contents of a page repeat, are no stops of the Tab key. It takes the marks of names and signs off shown code, since
-they were three of four elements of it, and have the color of its text. It numbers the popovers of kernel names, whose
-ids come from the names. Figures of ranks share patterns, which stand once at the top of their page.
+and the prose explains it. It excludes guesses with their answers, and the fences that they veil: a search must not tell
+what the page asks. It adds the list of claims to each section, and gives the last line of a section its class. The
+links of headings to themselves, which the contents of a page repeat, are no stops of the Tab key. It takes the marks of
+names and signs off shown code, since they were three of four elements of it, and have the color of its text. It numbers
+the popovers of kernel names, whose ids come from the names. Figures of ranks share patterns, which stand once at the
+top of their page.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from markdown.postprocessors import Postprocessor
 
 from kinetoscope.report.rank_drawing import PATTERNS
 from snippets.lab.page.kept import keep, look
+from snippets.lab.page.sections import with_claims
 from snippets.lab.recording.device import recordings_root
 
 CODE = '<div class="language-python highlight"'
@@ -51,7 +53,7 @@ class _Last(Postprocessor):  # type: ignore[misc]
         for start in (CODE, QUESTION):
             text = text.replace(f"{start}>", f"{start} data-search-exclude>")
         text = text.replace(IN_YOUR_TRACE, IN_YOUR_TRACE.replace("<p>", '<p class="in-your-trace">'))
-        text = _explained_once(text)
+        text = with_claims(_explained_once(text))
         if RANKS in text:
             text = f"{PATTERNS}{text}"
         keep()

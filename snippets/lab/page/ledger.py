@@ -12,19 +12,11 @@ from snippets.lab.finding.accepted import readable_statuses
 from snippets.lab.finding.book import Verdict, all_claims, judge, judge_all
 from snippets.lab.finding.claim import STATUSES, Source, Status
 from snippets.lab.finding.device import Device, all_devices
-from snippets.lab.page.frame import claim_anchor, measured_html, opened_device, status_badge, why_text
 from snippets.lab.page.kernel_name import with_kernel_names
 from snippets.lab.page.nav import claim_page
+from snippets.lab.page.verdict import COUNTED, claim_anchor, measured_html, opened_device, status_badge, why_text
 
 HEAD = ("id", "verdict", "claim", "the source's value", "ours")
-COUNTED: dict[Status, tuple[str, str]] = {
-    "holds": ("holds", "hold"),
-    "differs": ("differs", "differ"),
-    "inconclusive": ("is inconclusive", "are inconclusive"),
-    "cannot be tested": ("cannot be tested", "cannot be tested"),
-    "not measured": ("is not measured", "are not measured"),
-}
-"""Status -> text for one claim, and for any other number of claims."""
 _URGENCY: Sequence[Status] = ("differs", "inconclusive", "not measured", "cannot be tested", "holds")
 """The order of the ledger: findings first."""
 
@@ -56,21 +48,29 @@ def verdict_data(verdict: Verdict) -> dict[str, Any]:
 
 
 def ledger_list(device: Device) -> Html:
-    """Every claim with its verdict on each recorded device, those that differ first, with the reason why.
+    """Every claim with its verdict on each recorded device, in a fold for each chapter: what differs first, and why.
 
-    `ledger.js` filters the entries by the data attributes of an entry and of its verdicts. Links to the claims are
-    relative: the page must be one folder below the site's root, as all pages are.
+    `ledger.js` filters the entries by their text and by the data attributes of an entry and of its verdicts. Links to
+    the claims are relative: the page must be one folder below the site's root, as all pages are.
     """
     devices = all_devices(device.root)
-    judged = [[judge(claim, of, each) for each in devices] for of, claim in all_claims().values()]
-    groups = []
-    for status in sorted(STATUSES, key=_URGENCY.index):
-        entries = [_entry(of_claim) for of_claim in judged if _most_urgent(of_claim) == status]
-        if entries:
-            somewhere = " on at least one device" if len(devices) > 1 and status != "holds" else ""
-            title = f"{len(entries)} {COUNTED[status][len(entries) != 1]}{somewhere}"
-            groups.append(f"<section><h3>{title}</h3><ul>{''.join(entries)}</ul></section>")
-    return Html(f'<div class="ledger" data-search-exclude>{"".join(groups)}</div>')
+    chapters: dict[str, list[list[Verdict]]] = {}
+    for of, claim in all_claims().values():
+        chapters.setdefault(of, []).append([judge(claim, of, each) for each in devices])
+    folds = "".join(_chapter(chapter, judged, several=len(devices) > 1) for chapter, judged in chapters.items())
+    return Html(f'<div class="ledger" data-search-exclude>{folds}</div>')
+
+
+def _chapter(chapter: str, judged: Sequence[Sequence[Verdict]], *, several: bool) -> str:
+    """The entries of a chapter, below one folded line that counts them."""
+    counts = Counter(map(_most_urgent, judged))
+    parts = [f"{counts[status]} {COUNTED[status][counts[status] != 1]}" for status in _URGENCY if counts[status]]
+    if several and counts["differs"]:
+        parts[0] += " on at least one device"
+    entries = "".join(map(_entry, sorted(judged, key=lambda of_claim: _URGENCY.index(_most_urgent(of_claim)))))
+    return (
+        f"<details><summary><strong>{escape(chapter)}</strong>: {_listed(parts)}</summary><ul>{entries}</ul></details>"
+    )
 
 
 def _most_urgent(judged: Sequence[Verdict]) -> Status:

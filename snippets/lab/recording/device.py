@@ -20,7 +20,7 @@ SAMPLE_DEVICE = "nvidia-sample"
 MAX_DEVICES = 12
 """Recorded devices that a build can bear: each makes a build up to half a minute longer where nothing is kept."""
 FOLDER = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
-"""The name of a device's folder, as `slug` makes it: pages have it in ids, links and tabs."""
+"""The name of a device's folder, as `slug` makes it: pages have it in ids and links."""
 _FILE = re.compile(rf"{FOLDER.pattern}/(accepted\.json|[a-z0-9_]+/[a-z0-9_]+\.(json|trace\.json\.gz))")
 
 

@@ -3,6 +3,7 @@
 guess_number_problems   at most three guesses, not counting those of exercises
 veiled_problems         the answer to a guess is veiled
 spoiler_problems        the answer is neither above a guess, nor between it and the fences that it veils
+opening_problems        each of the first findings begins with a whole sentence in bold
 ending_problems         every section ends with what readers should look for in their own traces
 """
 
@@ -28,6 +29,8 @@ WITHOUT_ENDING = (
 )
 ENDING = "**In your trace:**"
 CLAIM = "claim:"
+_FINDING = re.compile(r"^\d\. \*\*(?P<sentence>.+?)\*\*", re.MULTILINE)
+_FINDINGS = re.compile(r'<div class="findings" markdown>\n(?P<list>.*?)</div>', re.DOTALL)
 _HEADING = re.compile(r"^## +(?P<title>.+?)(?: *\{.*\})? *$")
 
 
@@ -51,7 +54,7 @@ def pages_of_chapters(project: Path) -> list[str]:
 
 def shape_problems(page: str, text: str) -> list[str]:
     """All problems with the shape of a chapter's page."""
-    rules = (guess_number_problems, veiled_problems, spoiler_problems, ending_problems)
+    rules = (guess_number_problems, veiled_problems, spoiler_problems, opening_problems, ending_problems)
     return [problem for rule in rules for problem in rule(page, text)]
 
 
@@ -118,6 +121,14 @@ def subject_of(fence: Fence) -> str | None:
     shows = (call for call in fence.calls if called_name(call) == "show")
     names = [arg.value for call in shows for arg in call.args[2:3] if isinstance(arg, ast.Constant)]
     return str(names[0]) if names else None
+
+
+def opening_problems(page: str, text: str) -> list[str]:
+    """Findings whose bold part, shown as a line of its own, is no whole sentence."""
+    listed = _FINDINGS.search(text)
+    sentences = [match["sentence"] for match in _FINDING.finditer(listed["list"])] if listed else []
+    cut = (sentence for sentence in sentences if not sentence.endswith((".", "?", "!")))
+    return [f'docs/{page}: "{each}" stands on a line of its own; make it a whole sentence' for each in cut]
 
 
 def ending_problems(page: str, text: str) -> list[str]:

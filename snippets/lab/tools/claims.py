@@ -8,9 +8,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from kinetoscope.terminal import CommandError
 from kinetoscope.trace.text import json_text, printable
 from snippets.lab.finding.accepted import accept_statuses, accepted_statuses
-from snippets.lab.finding.book import Verdict, judge_all
+from snippets.lab.finding.book import Verdict, findings, judge, judge_all
 from snippets.lab.finding.claim import STATUSES, Status
 from snippets.lab.finding.device import Device, all_devices
 from snippets.lab.page.kept import keep, kept, look
@@ -21,8 +22,9 @@ from snippets.lab.tools.listing import known_device
 
 DESCRIPTION = """\
 Print every claim of the book with its verdict on every recorded device: holds, differs, is inconclusive,
-cannot be tested or is not measured.
+cannot be tested or is not measured. With a chapter, print its claims only.
 
+  python -m snippets.lab claims mlp
   python -m snippets.lab claims --device nvidia-h200 --json
 
 The statuses accepted for a device are in docs/recordings/<device>/accepted.json. --check compares with them. A device
@@ -35,7 +37,8 @@ claim that changed, then accept:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `claims`."""
+    """Add the arguments of `claims`."""
+    parser.add_argument("chapter", nargs="?", default="", metavar="CHAPTER", help="only this chapter, for example mlp")
     parser.add_argument("--device", help="only this device, for example nvidia-h200")
     instead = parser.add_mutually_exclusive_group()
     instead.add_argument("--json", action="store_true", help="print JSON")
@@ -44,14 +47,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def command(arguments: argparse.Namespace) -> int:
-    """Print the ledger or accept it; with `--check`, return 1 if a verdict differs from the accepted verdict."""
+    """Print the ledger or accept it; with `--check`, return 1 if a verdict differs from the accepted verdict.
+
+    Raises `UnknownName` for an unknown chapter, `CommandError` for a chapter with `--accept`.
+    """
+    if arguments.chapter and arguments.accept:
+        raise CommandError("--accept accepts all chapters of a device; leave out the chapter", exit_code=2)
     root = recordings_root()
     devices = (known_device(root, arguments.device),) if arguments.device else all_devices(root)
     if arguments.json:
-        print(claims_json(root, devices))
+        print(claims_json(root, devices, arguments.chapter))
         if not arguments.check:
             return 0
-    ledger = {device: list(judge_all(device)) for device in devices}
+    ledger = {device: list(_judged(device, arguments.chapter)) for device in devices}
     if arguments.accept:
         for device in devices:
             _accept(device, ledger[device])
@@ -60,14 +68,20 @@ def command(arguments: argparse.Namespace) -> int:
     return _check(ledger) if arguments.check else 0
 
 
-def claims_json(root: Path, devices: Sequence[Device]) -> str:
-    """Every claim with its verdict on each of these devices, as JSON; kept from one build to the next."""
+def _judged(device: Device, chapter: str) -> Iterable[Verdict]:
+    """The verdicts of a chapter, or of all. Raises `UnknownName`."""
+    return (judge(claim, chapter, device) for claim in findings(chapter).claims) if chapter else judge_all(device)
+
+
+def claims_json(root: Path, devices: Sequence[Device], chapter: str = "") -> str:
+    """Every claim, or those of a chapter, with its verdict on each of these devices, as JSON; a build keeps it."""
 
     def judged() -> str:
-        return json_text([verdict_data(verdict) for device in devices for verdict in judge_all(device)], indent=1)
+        verdicts = (verdict for device in devices for verdict in _judged(device, chapter))
+        return json_text([verdict_data(verdict) for verdict in verdicts], indent=1)
 
     look(root)
-    text = kept(("claims", *(device.name for device in devices)), judged)
+    text = kept(("claims", chapter, *(device.name for device in devices)), judged)
     keep()
     return text
 

@@ -12,7 +12,7 @@ from snippets.lab.recording.device import PROJECT, recordings_root
 from snippets.lab.tools.check_site import check_site
 from snippets.lab.tools.claims import claims_json
 from snippets.lab.tools.llms import write_llms
-from snippets.lab.tools.search import improve_index
+from snippets.lab.tools.search import improve_index, require_sections, section_words
 from snippets.lab.tools.set_aside import set_aside_all
 from snippets.lab.tools.trace_reader import add_reader
 from snippets.lab.tools.trim_styles import trim_styles
@@ -41,7 +41,11 @@ def command(arguments: argparse.Namespace) -> int:
 def finish(site: Path) -> None:
     """Everything but the check, with a line on each step."""
     root = recordings_root()
-    sections = improve_index(site, chapters_in_nav((PROJECT / "mkdocs.yml").read_text(encoding="utf-8")))
+    docs = PROJECT / "docs"
+    chapters = chapters_in_nav((PROJECT / "mkdocs.yml").read_text(encoding="utf-8"))
+    words = section_words(docs)
+    sections = improve_index(site, chapters, words)
+    require_sections(site, words)
     print(f"search: {sections} sections")
     print(f"published: {len(publish_all(site, root))} files")
     parts, pages = set_aside_all(site)

@@ -242,15 +242,16 @@ def quiz_problems(page: str, text: str) -> list[str]:
 
 
 def veil_problems(page: str, text: str) -> list[str]:
-    """Veils of a fence that is not on this page, of a fence above the guess, of a guess, or of a fence that is already
-    veiled; veils of more than one figure."""
+    """Veils of a fence that is missing, above the guess, a guess, or veiled already; veils of more than one figure."""
     problems, veiled_at, all_fences = list[str](), dict[str, str](), executed_fences(page, text)
     places = {name: fence for fence in all_fences for name in fence.ids}
     for fence in all_fences:
         for name in fence.veils:
             veiled = places.get(name)
             if veiled is None:
-                problems.append(f'{fence.place}: veils "{name}", which is no fence of this page')
+                shown = next((each.ids[0] for each in all_fences if each.has_verdicts and f'"{name}"' in each.body), "")
+                cure = f'; name the fence "{shown}", which shows it' if shown else "; name the id of a fence"
+                problems.append(f'{fence.place}: veils "{name}", which is no fence of this page{cure}')
             elif veiled.line <= fence.line:
                 problems.append(f'{fence.place}: veils "{name}", which the reader sees before the guess')
             elif veiled.asks:

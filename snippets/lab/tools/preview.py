@@ -40,7 +40,7 @@ from snippets.lab.recording.device import PROJECT, SAMPLE_DEVICE, recordings_roo
 from snippets.lab.tools.finish import publish_all
 from snippets.lab.tools.page_text import pages
 from snippets.lab.tools.preview_errors import FenceErrors, describe_error, shorten
-from snippets.lab.tools.search import INDEX, improve_index
+from snippets.lab.tools.search import INDEX, improve_index, section_words
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIEnvironment
@@ -165,7 +165,8 @@ class Preview:
         config.plugins.on_startup(command="serve", dirty=True)
         build(config, serve_url=self.url, dirty=True)
         if (self.site / INDEX).exists():
-            improve_index(self.site, chapters_in_nav(CONFIG.read_text(encoding="utf-8")))
+            chapters = chapters_in_nav(CONFIG.read_text(encoding="utf-8"))
+            improve_index(self.site, chapters, section_words(PROJECT / "docs"))
         publish_all(self.site, recordings_root())
 
     def _print_built(self, built: dict[Path, int], start: float) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import re
 import shutil
+import sys
 from contextlib import suppress
 from keyword import iskeyword
 from pathlib import Path
@@ -24,8 +25,9 @@ from snippets.lab.recording.device import DEFAULT_DEVICE, PROJECT
 
 FILES = Path(__file__).with_suffix(".txt")
 FORM = "make chapter NAME=rmsnorm: lower-case letters, digits and underscores, a letter first, at most 24 in all"
-RESERVED = {"assets", "lab", "labs", "recordings", "search"}
+RESERVED = {"assets", "docs", "lab", "labs", "recordings", "search", "site", "snippets", "test", "tests"}
 """Folders of the project or of the site."""
+PACKAGES = {"kinetoscope", "msgspec", "numpy", "pytest", "torch", "transformers", "triton"}
 YAML_WORDS = {"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
 """Words that YAML reads as truth values."""
 DESCRIPTION = """\
@@ -104,6 +106,8 @@ def create_chapter(name: str, root: Path) -> list[str]:
         raise ScaffoldError(f"no name given. {FORM}")
     if not re.fullmatch(r"[a-z][a-z0-9_]{0,23}", name) or iskeyword(name) or name in RESERVED | YAML_WORDS:
         raise ScaffoldError(f"{name!r} cannot be the name of a chapter. {FORM}")
+    if name in sys.stdlib_module_names or name in PACKAGES:
+        raise ScaffoldError(f"{name!r} is a Python package that chapters import. {FORM}")
     if taken := [path for path in chapter_places(name, root) if _is_taken(path)]:
         paths = ", ".join(path.relative_to(root).as_posix() for path in taken)
         raise ScaffoldError(f"{name} is taken: {paths}. Choose another name, or remove these paths")

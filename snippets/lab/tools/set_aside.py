@@ -19,7 +19,7 @@ _TITLE = re.compile(r"<title>(.*?)</title>", re.DOTALL)
 _BODY = re.compile(r"<body[^>]*>")
 _NAME = re.compile(r"<(figcaption|caption|summary)\b[^>]*>(.*?)</\1>", re.DOTALL)
 _ABOUT = re.compile(r"<!-- (.*?) -->")
-_TAG = re.compile(r"<[^>]*>")
+_TAG = re.compile(r'<a class="tested".*?</a>|<[^>]*>')
 _LOCAL_LINK = re.compile(r'(<a\b[^>]* href=")#([^"]*)"')
 
 

@@ -70,8 +70,8 @@ def of_copy(device: Device, op: str, tokens: int) -> Figure:
 
 @claim("RG66", at_most(1), scope="timing")
 def slower_than_a_negation(device: Device) -> Figure:
-    """Right after its product or from memory, with 64 to 16,384 tokens, GELU moves its bytes no faster than a
-    negation."""
+    """Right after its product and from memory, with 64 to 16,384 tokens, GELU moves its bytes no faster than a negation
+    does."""
     return largest(
         *(
             unpaired_ratio(*(op_rate(device, op, tokens, when) for op in ("gelu", "negation")))
@@ -170,7 +170,7 @@ def cached_at_2048(device: Device) -> Figure:
 
 @claim("RG58", between(0.95, 1.05), scope="timing")
 def cached_at_8192(device: Device) -> Figure:
-    """With 8192 tokens it makes no difference to GELU, within a twentieth, whether its product has just run."""
+    """With 8192 tokens, GELU takes the same time, within a twentieth, right after its product and from memory."""
     return cached_over_memory(device, "gelu", 8192)
 
 

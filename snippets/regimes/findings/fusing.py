@@ -174,7 +174,7 @@ def calls_table(device: Device) -> Html:
 @claim("RG43", at_most(0.9), scope="timing")
 def layer_on_gpu(device: Device) -> Figure:
     """On the GPU and with 1 to 64 tokens, a Linear and its GELU in one kernel take at most nine tenths of the time of
-    eager's two."""
+    eager's two operators."""
     return largest(*(fused_over_eager(device, tokens) for tokens in SMALL))
 
 
@@ -186,14 +186,14 @@ def layer_from_python(device: Device) -> Figure:
 
 @claim("RG45", at_least(1.1), scope="timing")
 def fused_many(device: Device) -> Figure:
-    """With 8192 tokens, the fused kernel takes at least a tenth longer on the GPU than eager's two."""
+    """With 8192 tokens, the fused kernel takes at least a tenth longer on the GPU than eager's two operators."""
     return fused_over_eager(device, MANY)
 
 
 @claim("RG46", equals("eager product, compiled product, written out, compiled GELU"), scope="this-gpu")
 def bias_moves(device: Device) -> Figure:
-    """The first bias is added by the product in eager and in compiled nn.Linear, and by GELU's kernel if product and
-    sum are written out, with 64 tokens and with 8192."""
+    """In eager and in compiled nn.Linear, the product adds the first bias. If product and sum are written out, GELU's
+    kernel adds it, with 64 tokens and with 8192."""
     found = [places(device, tokens) for tokens in (FEW, MANY)]
     return derived(" or ".join(dict.fromkeys(figure.text for figure in found)), *found)
 

@@ -153,8 +153,8 @@ def slow_clock(device: Device) -> Figure:
 
 @claim("RG63", at_least(1), scope="timing")
 def tuned_on_gpu(device: Device) -> Figure:
-    """With 64 tokens, the products that max-autotune chose make eight blocks no faster on the GPU than those of the
-    default mode."""
+    """With 64 tokens, the products that max-autotune chose make eight blocks no faster on the GPU than the default
+    mode's products do."""
     return over(device, STACK, TUNED, "default", "interleaved")
 
 

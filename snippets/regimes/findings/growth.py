@@ -31,6 +31,7 @@ from snippets.regimes.findings.crossovers import (
     growth_from,
     idle,
     launches,
+    least_us,
     medians,
     memory_until,
     overhead_until,
@@ -69,7 +70,8 @@ def waits_for_cpu(device: Device) -> Figure:
 
 @claim("RG2", at_most(1.5), scope="timing")
 def free_tokens(device: Device) -> Figure:
-    """From Python, 1024 tokens take the stack at most half as long again as one, with 1024 times the arithmetic."""
+    """From Python, 1024 tokens take the stack at most 1.5 times as long as one token, although they need 1024 times the
+    arithmetic."""
     many, single = (_at(device, STACK, tokens).time("from_python") for tokens in (1024, 1))
     return unpaired_ratio(many, single)
 
@@ -83,8 +85,8 @@ def memory_is_hidden(device: Device) -> Figure:
 
 @claim("RG4", between(1, 4), scope="timing")
 def where_growth_begins(device: Device) -> Figure:
-    """The GPU's time begins to grow with the tokens later than the two ceilings predict, and at no more than four times
-    as many tokens."""
+    """The GPU's time begins to grow at more tokens than the two ceilings predict, but at no more than four times as
+    many tokens."""
     run = device[STACK]
     return derived(growth_from(run).number / memory_until(run).number, growth_from(run), unit="x")
 
@@ -97,7 +99,7 @@ def near_the_matmul(device: Device) -> Figure:
 
 @claim("RG6", at_least(200 / 3), scope="timing")
 def near_the_copy(device: Device) -> Figure:
-    """At 32,768 tokens GELU is memory-bound: it moves its bytes at two thirds of a copy's rate at least."""
+    """At 32,768 tokens GELU is memory-bound: it moves its bytes at no less than two thirds of a copy's rate."""
     return share_of_ceiling(_at(device, GELU, 32768), COPY)
 
 
@@ -128,7 +130,7 @@ def cost_of_a_token(device: Device) -> Figure:
 
 @claim("RG10", at_most(1.1), scope="timing")
 def compiled_on_the_gpu(device: Device) -> Figure:
-    """On the GPU, compiling makes the stack a tenth faster at no size: there is no kernel to save."""
+    """On the GPU, compiling makes the stack at most a tenth faster at any size, because there is no kernel to save."""
     return derived(max(gains_on_gpu(device).values()), _at(device, STACK, 1).time(), unit="x")
 
 
@@ -160,6 +162,17 @@ def gelu_flops(device: Device) -> Figure:
     """The percentage of FLOPs that is GELU's in the stack, at any number of tokens."""
     stack, gelu = (_at(device, sweep, 16384).point for sweep in (STACK, GELU))
     return Figure(100 * gelu.flops / stack.flops, "%", origin=f"{device[STACK].origin}, computed from shapes")
+
+
+def _ceiling(device: Device, limit: str, unit: str) -> Figure:
+    """The rate of a large copy or of a large matmul, measured with the stack."""
+    return Figure(device[STACK].ceiling(limit).rate, unit, origin=f"{device[STACK].origin}, {limit}")
+
+
+def _least(device: Device, limit: str) -> Figure:
+    """The least time of one block at 64 tokens: of its bytes at a copy's rate, or of its FLOPs at a large matmul's."""
+    at = _at(device, STACK, 64)
+    return Figure(least_us(at, limit), "us", origin=f"{at.origin}, {limit}")
 
 
 def products_share(device: Device) -> Figure:
@@ -273,4 +286,8 @@ FIGURES = {
     "stack_growth_from": lambda device: growth_from(device[STACK]),
     "cpu_median": lambda device: cpu_median(device[STACK]),
     "cpu_varies": lambda device: cpu_varies(device[STACK]),
+    "bytes_rate": lambda device: _ceiling(device, COPY, "bytes/s"),
+    "flops_rate": lambda device: _ceiling(device, LARGE_MATMUL, "flop/s"),
+    "bytes_take_us": lambda device: _least(device, COPY),
+    "flops_take_us": lambda device: _least(device, LARGE_MATMUL),
 }

@@ -118,8 +118,8 @@ def graph_of_copy(device: Device) -> Figure:
 
 @claim("RG27", at_most(50), scope="timing")
 def not_memory_bound(device: Device) -> Figure:
-    """With 64 tokens, eight blocks in a CUDA graph aren't memory-bound: they move their bytes at half of a copy's rate
-    at most."""
+    """With 64 tokens, eight blocks in a CUDA graph aren't memory-bound: they move their bytes at no more than half of a
+    copy's rate."""
     return graph_of_copy(device)
 
 
@@ -149,7 +149,7 @@ def fusion_saves_launches(device: Device) -> Figure:
     """A fused implementation cuts 60 to 70 % of the launches of the stack, at 64 or at 8,192 tokens.
 
     A kernel that computes a Linear with its GELU takes the place of two or three launches. The second Linear stays,
-    because it needs whole rows of the first one's result. Only a graph takes more."""
+    because it needs whole rows of the first Linear's result. Only a CUDA graph saves more."""
     saved = {size: launches_saved(device, "fused", size) for size in ("small", "large")}
     display = " and ".join(f"{figure.text} at {SIZES[size]:,} tokens" for size, figure in saved.items())
     return derived(max(figure.number for figure in saved.values()), *saved.values(), unit="%", display=display)
@@ -181,7 +181,7 @@ def graph_at_few(device: Device) -> Figure:
 
 @claim("RG22", at_most(10), scope="timing")
 def graph_at_many(device: Device) -> Figure:
-    """With 8,192 tokens, a CUDA graph saves at most a tenth of the time from Python: there is little idle time."""
+    """With 8,192 tokens, a CUDA graph saves at most a tenth of the time from Python, because the GPU idles little."""
     return wall_saved(device, "graphed", "large")
 
 
@@ -206,7 +206,7 @@ def fusion_within_a_graph(device: Device) -> Figure:
 
 @claim("RG25", at_most(0.1), scope="timing")
 def batching(device: Device) -> Figure:
-    """Without any change but the batch, a token takes at most a tenth as long at 8,192 tokens as at 64."""
+    """With no other change than the batch, a token takes at most a tenth as long at 8,192 tokens as at 64."""
     return per_token(device)
 
 

@@ -194,20 +194,20 @@ def replay_pays(device: Device) -> Figure:
 
 @claim("RG36", pays_after(20_000), scope="timing")
 def fusion_pays(device: Device) -> Figure:
-    """With 8192 tokens, the default mode has paid for compiling a GeGLU block after 20,000 calls at the earliest."""
+    """With 8192 tokens, the default mode needs at least 20,000 calls to pay for compiling a GeGLU block."""
     return break_even(device, GEGLU, "default")
 
 
 @claim("RG61", at_most(1), scope="timing")
 def steady_over_eager(device: Device) -> Figure:
-    """Alone for seconds, too, a GeGLU block with 8192 tokens takes less time in the default mode than eager."""
+    """In a steady timing, too, a GeGLU block with 8192 tokens takes less time in the default mode than eager."""
     return unpaired_ratio(steady_time(device, "default"), steady_time(device, "eager"))
 
 
 @claim("RG62", at_least(95), scope="timing")
 def least_of_limit(device: Device) -> Figure:
-    """Alone for seconds, a GeGLU block with 8192 tokens draws at least 95 % of the GPU's power limit, eager and in each
-    mode."""
+    """In a steady timing, a GeGLU block with 8192 tokens draws at least 95 % of the GPU's power limit, eager and in
+    each mode."""
     shares = [steady_of_limit(device, variant) for variant in ("eager", *modes(device, GEGLU))]
     return Figure(min(shares), "%", origin=device[run_id(GEGLU)].origin)
 

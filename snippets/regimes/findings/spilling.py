@@ -133,15 +133,15 @@ def spills_with_half(device: Device) -> Figure:
 
 @claim("RG51", at_least(3), scope="timing")
 def spilling_ratio(device: Device) -> Figure:
-    """With 8192 tokens, the tile that spills takes at least three times as long as the same tile with twice the
-    threads."""
+    """With 8192 tokens, the tile that spills takes at least three times as long as the same tile with twice the number
+    of threads."""
     return tile_ratio(device, MANY, SPILLS, FITS)
 
 
 @claim("RG52", equals("0 and 0; 128 and 128"), scope="this-gpu")
 def moves_in_loop(device: Device) -> Figure:
-    """The loop of the tile that fits moves no register to memory or back; that of the other stores 128 pairs and
-    loads 128 at each step."""
+    """The loop of the tile that fits moves no register to memory or back. The loop of the tile that spills stores 128
+    pairs and loads 128 pairs at each step."""
     pairs = [[in_loop(device, tile, kind) for kind in ("stores", "loads")] for tile in (FITS, SPILLS)]
     texts = (" and ".join(figure.text for figure in pair) for pair in pairs)
     return derived("; ".join(texts), *(figure for pair in pairs for figure in pair))

@@ -69,7 +69,8 @@ def smallest_block(device: Device) -> Figure:
 
 @claim("TM47", equals(True))
 def segments_by_size(device: Device) -> Figure:
-    """A segment has 2 MiB for a request of up to 1 MiB, 20 MiB below 10 MiB, and else a multiple of 2 MiB."""
+    """A request of up to 1 MiB gets a segment of 2 MiB, a request below 10 MiB gets 20 MiB, and a larger request gets a
+    multiple of 2 MiB."""
     right = (each["segments"] == segment_bytes(each["request"]) for each in setting(device, "default")["rounding"])
     return figure(device, all(right))
 
@@ -88,7 +89,7 @@ def fails(device: Device, name: str, kept: str) -> bool:
 
 @claim("TM48", equals(True))
 def fails_fragmented(device: Device) -> Figure:
-    """By default, the large request fails where blocks of 2 MiB are kept."""
+    """By default, the large request fails if the program keeps blocks of 2 MiB."""
     return figure(device, fails(device, "default", HARMFUL))
 
 
@@ -139,7 +140,7 @@ def _cures(device: Device, name: str, kept: str) -> Figure:
 
 @claim("TM50", equals(True))
 def small_blocks_do_no_harm(device: Device) -> Figure:
-    """Where blocks of 1 MiB are kept instead, the same request succeeds."""
+    """If the program keeps blocks of 1 MiB instead, the same request succeeds."""
     return _cures(device, "default", HARMLESS)
 
 
@@ -151,7 +152,7 @@ def expandable_segments_help(device: Device) -> Figure:
 
 @claim("TM52", equals(True))
 def whole_blocks_help(device: Device) -> Figure:
-    """Where blocks above 100 MiB are not split, the request that failed succeeds."""
+    """If blocks above 100 MiB aren't split, the request that failed succeeds."""
     return _cures(device, "large blocks whole", HARMFUL)
 
 

@@ -142,20 +142,21 @@ def cast_share(device: Device) -> Figure:
 
 @claim("TM12", equals(0))
 def compiled_activation_casts(device: Device) -> Figure:
-    """Compiled, no kernel of forward only converts an activation."""
+    """In the compiled step, no kernel of forward only converts an activation."""
     return _count(device, "autocast_compiled", lambda cast: cast.subject == "activations" and cast.phase == "forward")
 
 
 @claim("TM13", equals(2))
 def compiled_weight_casts(device: Device) -> Figure:
-    """Compiled, each weight matrix is still converted by a kernel of its own, and so is its gradient."""
+    """In the compiled step, a kernel of its own still converts each weight matrix, and another converts the matrix's
+    gradient."""
     counted = _count(device, "autocast_compiled", lambda cast: cast.subject == "weights")
     return _per_layer(counted, steps.run_of(device, "autocast_compiled"), 3)
 
 
 @claim("TM14", at_least(1.5), scope="timing")
 def removed_by_fusion(device: Device) -> Figure:
-    """Eager, kernels that only convert take at least 1.5 times as long as compiled."""
+    """In the eager step, kernels that only convert take at least 1.5 times as long as in the compiled step."""
     return unpaired_ratio(cast_time(device), compiled_cast_time(device))
 
 

@@ -65,9 +65,8 @@ def non_releasable(device: Device, state: str) -> float:
 
 @claim("TM53", at_least(90), source=Source(ARTICLE, "profiling helps identify memory fragmentation", device=""))
 def summary_tells(device: Device) -> Figure:
-    """memory_summary() tells a fragmented segment from free ones, as an article says: at least 90 % of it is
-    non-releasable, and at least 90 % of the others is not.
-    """
+    """memory_summary() tells a fragmented segment from free segments, as an article says: it calls at least 90 % of the
+    fragmented segment non-releasable, and at most 10 % of the other segments."""
     fragmented_share, *others = (non_releasable(device, state) for state in (HARMFUL, CACHED, HARMLESS))
     return figure(device, min(fragmented_share, 100 - max(others)), "%")
 
@@ -84,7 +83,7 @@ def profiled(device: Device, kept: str) -> dict[str, tuple[int, int]]:
     source=Source(ARTICLE, "if certain operations are creating many small, non-contiguous allocations", device=""),
 )
 def profiler_counts(device: Device) -> Figure:
-    """The profiler's table counts the allocations of the operation that keeps small blocks, as the article has it."""
+    """The profiler's table counts the allocations of the operation that keeps small blocks, as the article says."""
     blocks = [owner for segment in fragmented(device)["segments"] for owner in segment["owners"] if owner]
     calls, held = profiled(device, HARMFUL)["keep"]
     return figure(device, calls == len(blocks) and held == len(blocks) * 2 * MIB)
@@ -92,7 +91,8 @@ def profiler_counts(device: Device) -> Figure:
 
 @claim("TM55", equals(True))
 def profiler_is_blind(device: Device) -> Figure:
-    """The profiler's table has the same calls for the program whose request fails and for the one whose succeeds."""
+    """The profiler's table has the same calls for the program whose request fails and for the program whose request
+    succeeds."""
     calls = [{name: row[0] for name, row in profiled(device, kept).items()} for kept in (HARMFUL, HARMLESS)]
     outcomes = [fails(device, "default", kept) for kept in (HARMFUL, HARMLESS)]
     return figure(device, calls[0] == calls[1] and outcomes == [True, False])
@@ -100,14 +100,14 @@ def profiler_is_blind(device: Device) -> Figure:
 
 @claim("TM56", equals("keep"))
 def snapshot_names(device: Device) -> Figure:
-    """The snapshot names the function that allocated each block in the way."""
+    """The snapshot names the function that allocated each small block between the holes."""
     owners = {owner for segment in fragmented(device)["segments"] for owner in segment["owners"] if owner}
     return figure(device, ", ".join(sorted(owners)))
 
 
 @claim("TM60", equals(0))
 def summary_misses(device: Device) -> Figure:
-    """With expandable segments, memory_summary() calls nothing non-releasable of the same blocks and holes."""
+    """With expandable segments, memory_summary() calls none of the same blocks and holes non-releasable."""
     found = fragmented(device, "expandable segments")
     holes = sum(not is_used for each in segments(device, "expandable segments", HARMFUL) for _, is_used in each.blocks)
     rows = printed_rows(found["summary"])

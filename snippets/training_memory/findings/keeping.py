@@ -58,9 +58,8 @@ PRODUCTS_OF_A_BLOCK = 3
 
 @claim("TM30", between(0.99, 1.01))
 def left_as_derived(device: Device) -> Figure:
-    """What forward leaves allocated is what shapes and the loss say, within 1 %: in float32, bf16, under autocast and
-    recomputed.
-    """
+    """Forward leaves the bytes allocated that shapes and the loss predict, within 1 %: in float32, bf16, under autocast
+    and recomputed."""
     ratios = {
         name: left_by_forward(device, name) / (derived_bytes(device, name) + loss_bytes(device)) for name in EAGER
     }
@@ -69,13 +68,13 @@ def left_as_derived(device: Device) -> Figure:
 
 @claim("TM31", between(0.99, 1.01))
 def saved_as_derived(device: Device) -> Figure:
-    """What autograd saves is what shapes say, within 1 %: in float32, bf16, under autocast and recomputed."""
+    """Autograd saves the bytes that shapes predict, within 1 %: in float32, bf16, under autocast and recomputed."""
     return farthest_from_one(device, {name: saved_bytes(device, name) / derived_bytes(device, name) for name in EAGER})
 
 
 @claim("TM32", between(0.99, 1.01))
 def compiled_left_as_saved(device: Device) -> Figure:
-    """Compiled, forward leaves allocated what autograd saves and the loss holds, within 1 %."""
+    """Compiled, forward leaves the bytes allocated that autograd saves and the loss holds, within 1 %."""
     known = saved_bytes(device, "compiled") + loss_bytes(device)
     return ratio(device, "compiled", left_by_forward(device, "compiled"), known)
 
@@ -89,13 +88,13 @@ def wide_share(device: Device) -> Figure:
 
 @claim("TM33", at_least(55))
 def autocast_keeps(device: Device) -> Figure:
-    """Under autocast, forward keeps at least 55 % of the bytes that it keeps in float32, not half."""
+    """Under autocast, forward keeps at least 55 % of the bytes that it keeps in float32, so more than half."""
     return percent(ratio(device, "autocast", saved_bytes(device, "autocast"), saved_bytes(device, "fp32")))
 
 
 @claim("TM34", between(0.98, 1.02))
 def bfloat16_keeps(device: Device) -> Figure:
-    """In bf16 throughout, twice the bytes that forward keeps are float32's, within 2 %."""
+    """In bf16 throughout, forward keeps half of the bytes that it keeps in float32, within 2 %."""
     return ratio(device, "bfloat16", 2 * saved_bytes(device, "bfloat16"), saved_bytes(device, "fp32"))
 
 
@@ -107,7 +106,7 @@ def compiled_keeps(device: Device) -> Figure:
 
 @claim("TM59", between(0.99, 1.01))
 def loss_holds(device: Device) -> Figure:
-    """The result of mse_loss, one number, holds as many bytes as what the loss reads, within 1 %."""
+    """The result of mse_loss is one number, but holds as many bytes as the tensor that the loss reads, within 1 %."""
     left, written_out = (left_by_forward(device, name) for name in ("autocast", "loss written out"))
     return ratio(device, "autocast, loss written out", left - written_out, loss_bytes(device))
 
@@ -120,7 +119,7 @@ def loss_storage(device: Device) -> Figure:
 
 @claim("TM39", at_most(0.6))
 def recomputed_peak(device: Device) -> Figure:
-    """With each block recomputed, the peak under autocast is at most 0.6 times as high."""
+    """With each block recomputed, the peak under autocast is at most 0.6 times the peak without recomputing."""
     return ratio(device, "recomputed", peak_bytes(device, "recomputed"), peak_bytes(device, "autocast"))
 
 
@@ -160,7 +159,8 @@ def launching_again(device: Device) -> Figure:
 
 @claim("TM40", at_most(1 + 1 / 3), scope="timing")
 def recomputing_takes(device: Device) -> Figure:
-    """At the larger batch, the step that recomputes takes at most a third longer than the one that keeps."""
+    """At the larger batch, a step that recomputes takes at most a third longer than a step that keeps all activations.
+    """
     return _recomputing_over_keeping(device, LARGE, "interleaved")
 
 
@@ -209,14 +209,14 @@ def added_as_recomputed(device: Device) -> Figure:
 
 @claim("TM45", at_least(80), scope="timing")
 def recomputing_is_launched(device: Device) -> Figure:
-    """At the smaller batch, launching takes at least 80 % of the time of the step that recomputes."""
+    """At the smaller batch, launching takes at least 80 % of the time of a step that recomputes."""
     launched, waited = (_time(device, SMALL, "recomputed", kind) for kind in ("enqueue", "from_python"))
     return percent(unpaired_ratio(launched, waited))
 
 
 @claim("TM41", equals(True))
 def same_losses(device: Device) -> Figure:
-    """Recomputed, the first losses are the same to the last bit."""
+    """With recomputing, the first losses are the same to the last bit as without."""
     run = device[RECOMPUTE]
     same = [found["recomputed"]["losses"] == found["autocast"]["losses"] for found in run.data.values()]
     return Figure(all(same), origin=run.origin)

@@ -41,25 +41,29 @@ def _furthest_from_float32(device: Device, variant: str) -> Figure:
 
 @claim("TM21", between(0.95, 1.05))
 def autocast_learns_the_same(device: Device) -> Figure:
-    """Trained under autocast, the model's loss is that of float32 training, within 5 %, at both learning rates."""
+    """Trained under autocast, the model's loss equals the loss of float32 training, within 5 %, at both learning rates.
+    """
     return _furthest_from_float32(device, "autocast")
 
 
 @claim("TM22", between(0.95, 1.05))
 def tf32_learns_the_same(device: Device) -> Figure:
-    """Trained with TF32 products, the model's loss is that of float32 training, within 5 %, at both learning rates."""
+    """Trained with TF32 products, the model's loss equals the loss of float32 training, within 5 %, at both learning
+    rates."""
     return _furthest_from_float32(device, "tf32")
 
 
 @claim("TM23", at_least(1.2))
 def bfloat16_learns_less(device: Device) -> Figure:
-    """Trained with bf16 weights at a learning rate of 1e-4, the model's loss is at least 1.2 times that of float32."""
+    """Trained with bf16 weights at a learning rate of 1e-4, the model's loss is at least 1.2 times the loss of float32
+    training."""
     return _over_float32(device, SLOW, "bfloat16")
 
 
 @claim("TM29", between(1.05, 1.3))
 def bfloat16_fast(device: Device) -> Figure:
-    """At a learning rate of 1e-3, the loss with bf16 weights is between 1.05 and 1.3 times that of float32."""
+    """Trained with bf16 weights at a learning rate of 1e-3, the model's loss is between 1.05 and 1.3 times the loss of
+    float32 training."""
     return _over_float32(device, FAST, "bfloat16")
 
 
@@ -71,7 +75,7 @@ def unchanged(device: Device, rate: str, variant: str) -> Figure:
 
 @claim("TM24", at_least(50))
 def unchanged_weights(device: Device) -> Figure:
-    """At a learning rate of 1e-4, the last step leaves most of the bf16 weights bit by bit as they were."""
+    """At a learning rate of 1e-4, the last step leaves most of the bf16 weights unchanged to the last bit."""
     return unchanged(device, SLOW, "bfloat16")
 
 
@@ -82,7 +86,7 @@ def unchanged_fast(device: Device) -> Figure:
 
 @claim("TM25", equals(0))
 def moved_norms(device: Device) -> Figure:
-    """With bf16 weights, no scale of any norm has moved from 1 after all steps."""
+    """With bf16 weights, every scale of every norm is still 1 after all steps."""
     shares = [trained(device, rate, "bfloat16")["norms_moved"] for rate in (FAST, SLOW)]
     return Figure(max(shares), origin=_origin(device, f"{FAST} and {SLOW}", "bfloat16"))
 

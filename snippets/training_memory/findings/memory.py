@@ -21,7 +21,7 @@ CAPTION = "What one training step takes of the GPU's memory at its peak"
 
 @claim("TM36", between(0.99, 1.01))
 def events_add_up(device: Device) -> Figure:
-    """The allocator's events add up to the peak that it reports, within 1 %, in each of these steps."""
+    """In each of these steps, the allocator's events add up to the peak that it reports, within 1 %."""
     peaks = {
         name: sum(held.held_step(device, name).peak()[1].values()) / held.peak_bytes(device, name)
         for name in held.NAMES
@@ -31,7 +31,7 @@ def events_add_up(device: Device) -> Figure:
 
 @claim("TM37", equals("backward"))
 def phase_of_peak(device: Device) -> Figure:
-    """Each of these steps holds most in backward."""
+    """In each of these steps, memory peaks in backward."""
     steps = {name: held.held_step(device, name) for name in held.NAMES}
     phases = dict.fromkeys(step.phase_at(step.peak()[0]) for step in steps.values())
     return held.figure(device, "all", ", ".join(phases))
@@ -39,7 +39,7 @@ def phase_of_peak(device: Device) -> Figure:
 
 @claim("TM38", at_least(50))
 def activations_at_peak(device: Device) -> Figure:
-    """Most of what the float32 step holds at its peak are activations."""
+    """Activations are most of the bytes that the float32 step holds at its peak."""
     level = held.held_step(device, "fp32").peak()[1]
     return held.figure(device, "fp32", 100 * level["activations"] / sum(level.values()), "%")
 
@@ -69,7 +69,7 @@ def fused_needs(device: Device) -> Figure:
 
 @claim("TM44", at_least(0.9))
 def zeroed_gradients_stay(device: Device) -> Figure:
-    """With gradients set to zero, not None, the peak is higher by at least 0.9 times the gradients' bytes."""
+    """If gradients are set to zero and not to None, the peak is higher by at least 0.9 times the gradients' bytes."""
     zeroed, gone = (held.peak_bytes(device, name) for name in ("gradients zeroed", "autocast"))
     return held.ratio(device, "gradients zeroed", zeroed - gone, held.variant(device, "autocast")["gradients"])
 
@@ -90,8 +90,8 @@ def _reserved(device: Device, name: str) -> tuple[int, int, int]:
 
 @claim("TM58", at_most(25))
 def fragmented_share(device: Device) -> Figure:
-    """Memory in use far above the sum of weights and activations need not be fragmentation: in a float32 step with so
-    much in use, at most a quarter of the reserved memory lies in free parts of segments."""
+    """If the memory in use is far above the sum of weights and activations, it need not be fragmented: in a float32
+    step with so much memory in use, at most a quarter of the reserved memory is in free parts of segments."""
     _, reserved, split = _reserved(device, "fp32")
     if used_over_sum(device).number < HIGH:
         raise NotTimed("the float32 step has less in use: it cannot test the sign")

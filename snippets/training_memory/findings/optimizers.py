@@ -66,7 +66,7 @@ def loop_over_fused(device: Device) -> Figure:
 
 @claim("TM7", at_least(1.05), scope="timing")
 def foreach_over_fused(device: Device) -> Figure:
-    """A step with the foreach optimizer takes at least 1.05 times as long as a step with the fused one."""
+    """A step with the foreach optimizer takes at least 1.05 times as long as a step with the fused optimizer."""
     return paired_ratio(run_of(device, "optimizer_foreach"), run_of(device, "autocast"), "iteration")
 
 

@@ -39,13 +39,13 @@ def bfloat16_over_autocast(device: Device) -> Figure:
 
 @claim("TM18", at_least(1.1), scope="timing")
 def compiled_autocast(device: Device) -> Figure:
-    """Compiled, a step under autocast is at least 1.1 times as fast."""
+    """Compiled, a step under autocast is at least 1.1 times as fast as eager."""
     return _speedup(device, "autocast", "autocast_compiled")
 
 
 @claim("TM19", at_most(1.2), scope="timing")
 def compiled_autocast_over_bfloat16(device: Device) -> Figure:
-    """Compiled, a step under autocast takes at most 1.2 times as long as one with bf16 weights."""
+    """Compiled, a step under autocast takes at most 1.2 times as long as a compiled step with bf16 weights."""
     return _speedup(device, "autocast_compiled", "bfloat16_compiled")
 
 
@@ -73,7 +73,7 @@ def reasons_to_lower_the_clock(device: Device) -> Figure:
 
 @claim("TM28", at_most(0.95), scope="timing")
 def lower_clock(device: Device) -> Figure:
-    """While compiled steps with bf16 weights run, the clock is at most 0.95 times that of steps in float32."""
+    """While compiled steps with bf16 weights run, the clock is at most 0.95 times the clock of steps in float32."""
     return unpaired_ratio(compiled_clock(device), float32_clock(device))
 
 

@@ -93,8 +93,8 @@ def _eager(device: Device, variant: str, *, first: bool) -> Timing:
 
 @claim("TS66", between(0.8, 1.25), scope="timing")
 def eager_in_silence(device: Device) -> Figure:
-    """A length that came after the limit, and so has no graph: from its second iteration on, one takes as long as with
-    mark_dynamic, within a quarter. A clock hardly tells."""
+    """From its second iteration on, a length that came after the limit, and so has no graph, takes as long as with
+    mark_dynamic, within a quarter. A clock barely tells."""
     eager, compiled = (_eager(device, variant, first=False) for variant in ("before", "after"))
     return ratio_of_pairs(eager, compiled, f"{device[f'{CHAPTER}/lengths'].origin}, in pairs")
 
@@ -106,7 +106,8 @@ def first_eager(device: Device) -> Figure:
 
 @claim("TS67", at_least(0), scope="timing")
 def recompile_unused(device: Device) -> Figure:
-    """Another graph of the model costs no more, without the profiler, than the ceiling of the rule recompiles."""
+    """Without the profiler, compiling another graph of the model costs no more than the ceiling of the rule recompiles.
+    """
     after = _median_us(device, "after", compiling=False)
     most_us = FAULTS["recompile"].ceiling(device).number + after.number
     # Without the first graph, which also loads the compiler; the trace shows a later one
@@ -140,7 +141,8 @@ def _breaks(device: Device, variant: str) -> dict[str, Any]:
 
 @claim("TS73", equals(True))
 def graphs_of_breaks(device: Device) -> Figure:
-    """A check that breaks the graph in each block leaves at least two graphs; without the check it is one."""
+    """With a check that breaks the graph in each block, Dynamo makes at least two graphs, and without the check it
+    makes one graph."""
     graphs = [int(_breaks(device, variant)["graphs"]) for variant in ("before", "after")]
     display = f"{graphs[0]} graphs, then {graphs[1]}"
     return Figure(graphs[0] >= 2 and graphs[1] == 1, origin=device[f"{CHAPTER}/graph_breaks"].origin, display=display)

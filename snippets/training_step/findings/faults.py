@@ -15,7 +15,7 @@ def found(identity: str, fault: str, loop: str) -> Claim:
     def measure(device: Device) -> Figure:
         return FAULTS[fault].found_in(device)
 
-    measure.__doc__ = f"The rule {FAULTS[fault].rule} finds {loop}, and nothing once it is mended."
+    measure.__doc__ = f"The rule {FAULTS[fault].rule} finds {loop}, and finds nothing in the mended loop."
     return claim(identity, equals("before"))(measure)
 
 
@@ -26,7 +26,7 @@ def within_ceiling(identity: str, fault: str, mend: str) -> Claim:
         return FAULTS[fault].unused(device)
 
     measure.__doc__ = (
-        f"{mend} saves no more than the ceiling of the rule {FAULTS[fault].rule}: the rest is at least zero."
+        f"{mend} saves no more than the ceiling of the rule {FAULTS[fault].rule}, so the rest is at least zero."
     )
     return claim(identity, at_least(0), scope="timing")(measure)
 
@@ -45,7 +45,7 @@ item_found = found("TS1", "item", "the loop that reads three values in every ste
 item_unused = within_ceiling("TS2", "item", "Reading three values every hundredth step")
 item_speedup = faster("TS3", "item", 1.02, "Reading three values every hundredth step makes the loop")
 loader_found = found("TS4", "loader", "the loop that tokenizes in the main process")
-loader_unused = within_ceiling("TS5", "loader", "With eight workers, the loop")
+loader_unused = within_ceiling("TS5", "loader", "Loading data in eight workers")
 loader_speedup = faster("TS6", "loader", 1.5, "With eight workers, the loop is")
 pageable_found = found("TS7", "pageable", "the loop that copies from pageable memory")
 pageable_unused = within_ceiling("TS8", "pageable", "Pinned memory")
@@ -76,7 +76,8 @@ breaks_speedup = faster("TS72", "breaks", 1.05, "Leaving out the check that brea
 
 @claim("TS29", equals("before"))
 def cold_found(device: Device) -> Figure:
-    """The rule first-step finds the profile of a cold process, and nothing after seven steps of warm-up."""
+    """The rule first-step finds the profile of a cold process, and finds nothing in a profile after seven steps of
+    warm-up."""
     return FAULTS["cold"].found_in(device)
 
 
@@ -95,7 +96,7 @@ def iteration_ratio(device: Device, slow: str, fast: str) -> Figure:
 
 @claim("TS31", at_least(1.01), scope="timing")
 def own_stream_speedup(device: Device) -> Figure:
-    """Copying on a stream of its own makes the loop with pinned memory at least 1 % faster again."""
+    """In the loop with pinned memory, copying on a stream of its own makes the loop at least 1 % faster."""
     return iteration_ratio(device, "pageable_pinned", "pageable_after")
 
 
@@ -113,7 +114,7 @@ def padded_vocabulary(device: Device) -> Figure:
 
 @claim("TS34", at_least(1.2), scope="timing")
 def graph_over_compiled(device: Device) -> Figure:
-    """A CUDA graph makes the compiled loop of tiny kernels at least a fifth faster again."""
+    """A CUDA graph makes the compiled loop of tiny kernels at least a fifth faster."""
     return iteration_ratio(device, "tiny_compiled", "tiny_after")
 
 

@@ -34,20 +34,21 @@ def _sum_us(device: Device, clock: str, phases: Sequence[str]) -> Figure:
 
 @claim("TS60", at_most(0.5), scope="timing")
 def wrong_clock(device: Device) -> Figure:
-    """Without synchronizing, forward, backward and optimizer seem to take less than half of their time."""
+    """By a clock that doesn't synchronize, forward, backward and optimizer seem to take less than half of their time.
+    """
     return unpaired_ratio(*(_sum_us(device, clock, PHASES[:3]) for clock in ("wrong", "right")))
 
 
 @claim("TS61", at_least(50), scope="timing")
 def item_blamed(device: Device) -> Figure:
-    """Without synchronizing, item seems to take most of the step."""
+    """By a clock that doesn't synchronize, item seems to take most of the step."""
     whole = _sum_us(device, "wrong", PHASES)
     return percent(unpaired_ratio(_clock(device, "wrong", "item"), whole))
 
 
 @claim("TS62", at_most(5), scope="timing")
 def item_alone(device: Device) -> Figure:
-    """After synchronizing, item takes less than 5 % of the step."""
+    """By a clock that synchronizes, item takes less than 5 % of the step."""
     return percent(unpaired_ratio(_clock(device, "right", "item"), _sum_us(device, "right", PHASES)))
 
 
@@ -73,7 +74,7 @@ def _allocator(device: Device, setting: str) -> dict[str, list[int]]:
 
 @claim("TS68", at_least(1))
 def expandable_holds_less(device: Device) -> Figure:
-    """With lengths that vary, PyTorch holds at least as much memory by default as with expandable segments."""
+    """If lengths vary, PyTorch holds at least as much memory by default as with expandable segments."""
     held = [_allocator(device, setting)["held"][-1] for setting in ("default", "expandable segments")]
     return Figure(held[0] / held[1], "x", origin=device[f"{CHAPTER}/memory"].origin)
 
@@ -103,7 +104,7 @@ def profiled_tiny(device: Device) -> Figure:
 
 @claim("TS70", at_least(1.02), scope="timing")
 def stacks_cost(device: Device) -> Figure:
-    """With stacks, recording the loop of tiny kernels takes longer than without options, by 2 % or more."""
+    """Recording the loop of tiny kernels with stacks takes at least 2 % longer than recording it without options."""
     return unpaired_ratio(_cost(device, "tiny", "with_stack"), _cost(device, "tiny", "none"))
 
 

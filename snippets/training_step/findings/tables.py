@@ -13,8 +13,8 @@ from snippets.lab.finding import Device, format_value
 from snippets.lab.page import mend_diff, show as show, timing_bars
 from snippets.training_step.findings.hints import ceiling_share
 from snippets.training_step.findings.loops import FAULTS, TIMED
-from snippets.training_step.findings.pictures import PHASES, phases_timeline
-from snippets.training_step.findings.rows import rows
+from snippets.training_step.findings.pictures import PHASES, phases_timeline as phases_timeline
+from snippets.training_step.findings.rows import rows as rows
 
 BETWEEN: Mapping[str, Mapping[str, str]] = {
     "pageable": {"pinned memory": "pageable_pinned", "on a stream of its own": "pageable_after"},
@@ -59,11 +59,6 @@ def mend(device: Device, before: str, after: str) -> Html:
     return mend_diff(device, "training_step", before, after)
 
 
-def lanes(device: Device, fault: str, variants: Mapping[str, str], caption: str) -> Html:
-    """The middle steps of a fault's loops as a picture, and the rows that give the fault away."""
-    return Html(phases_timeline(device, variants, caption) + rows(device, fault))
-
-
 def times(device: Device, fault: str) -> Html:
     """Iterations of a fault's loops, every variant, and the ceiling of its rule."""
     before, after = FAULTS[fault].loops
@@ -74,6 +69,11 @@ def times(device: Device, fault: str) -> Html:
         lines.append(["after", figure_cell(device[after].time("iteration"))])
     lines.append(["the rule's ceiling of what can be saved", figure_cell(FAULTS[fault].ceiling(device))])
     return table(f"{FAULTS[fault].title}: an iteration", ["loop", "time"], lines)
+
+
+def gain(device: Device, fault: str, variants: Mapping[str, str], caption: str) -> Html:
+    """What a mend saves: the times of a fault's loops, and their middle steps as a picture."""
+    return Html(times(device, fault) + phases_timeline(device, variants, caption))
 
 
 def first_steps(device: Device) -> Html:

@@ -13,7 +13,7 @@ import pytest
 from kinetoscope.html import Html
 from snippets.lab.finding.device import Device
 from snippets.lab.page import kernel_table, profiler_table, show, timeline
-from snippets.lab.page.frame import measured_html
+from snippets.lab.page.verdict import measured_html
 from snippets.mlp.findings import choices, costs, eager, fused_kernels, fusion
 from tests.chapters.altered import measured, poor_figures, verdict
 from tests.chapters.mlp.changes import CLAIMS, renamed

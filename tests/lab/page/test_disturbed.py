@@ -10,11 +10,12 @@ from kinetoscope.html import Html
 from snippets.lab.finding.band import at_least, equals
 from snippets.lab.finding.device import Device
 from snippets.lab.finding.figure import Figure
-from snippets.lab.page.frame import provenance, show, verdicts
+from snippets.lab.page.frame import provenance, show
 from snippets.lab.page.inline import fig_formatter
 from snippets.lab.page.ledger import ledger_list
 from snippets.lab.page.race import race_table
 from snippets.lab.page.tables import kernel_table
+from snippets.lab.page.verdict import section_claims
 from tests.lab import samples
 from tests.lab.conftest import Book
 from tests.lab.samples import EVIL, Markup, assert_only_text, claim, environment, point, sample, save_all, timings
@@ -81,7 +82,7 @@ def test_verdicts_say_it_themselves(book: Book) -> None:
     time = claim(id="M1", scope="timing", measure=lambda device: device["mlp/eager"].time(), band=at_least(1.0))
     count = claim(id="M2", measure=lambda device: Figure(len(device["mlp/eager"].step.kernels)), band=equals(2))
     book(mlp=samples.findings(time, count))
-    content = show("a", verdicts, "M1", "M2")
+    content = section_claims("a", ["M1", "M2"])
     assert f"mlp/eager was disturbed: {REASON}" in Markup(content).text
     assert lines(content) == lines(show("b", ledger_list)) == []
 

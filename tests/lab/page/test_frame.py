@@ -8,17 +8,12 @@ from pathlib import Path
 import pytest
 
 from snippets.lab.experiment import UnknownName, experiments
-from snippets.lab.finding.accepted import accept_statuses
-from snippets.lab.finding.claim import Source, Status
 from snippets.lab.finding.device import Device
-from snippets.lab.finding.figure import Figure
-from snippets.lab.page.frame import provenance, show, verdicts
-from snippets.lab.page.ledger import claims_table
+from snippets.lab.page.frame import provenance, show
 from snippets.lab.recording.device import DEFAULT_DEVICE
 from snippets.lab.recording.schema import NotRecorded, NotTimed, RecordingError
 from tests.lab import samples
-from tests.lab.conftest import Book
-from tests.lab.samples import EVIL, Markup, assert_only_text, claim, sample, save_all
+from tests.lab.samples import EVIL, Markup, assert_only_text, sample, save_all
 
 DEVICE, OTHER = "nvidia-t100", "nvidia-z100-80gb"
 MISMATCH = ValueError("ProfilerStep#2 has 6 matmuls instead of three")
@@ -108,14 +103,13 @@ class TestSeveralDevices:
     def _two(self, root: Path) -> None:
         save_all(root, sample(), device=OTHER)
 
-    def test_a_tab_for_each(self) -> None:
-        content = show("a-b", lambda device: f"<b>{device.name}</b>")
-        assert Markup(content).text == f"T100Z100 80GB{DEVICE}{OTHER}"
-        assert content.startswith('<div class="lab" data-fence="a-b"><div class="tabbed-set tabbed-alternate devices"')
-        for name, short in ((DEVICE, "T100"), (OTHER, "Z100 80GB")):
-            assert f'<input type="radio" id="tab-a-b--{name}" name="tab-a-b" data-device="{name}">' in content
-            assert f'<label for="tab-a-b--{name}">{short}</label>' in content
-            assert f"><b>{name}</b></div>" in content
+    def test_a_panel_for_each(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("DEVICE", DEVICE)
+        assert show("a-b", lambda device: f"<b>{device.name}</b>") == (
+            f'<div class="lab" data-fence="a-b"><div class="device" data-device="{DEVICE}" data-name="T100">'
+            f'<b>{DEVICE}</b></div><details class="device" data-device="{OTHER}" data-name="Z100 80GB" '
+            f"data-search-exclude><summary>Z100 80GB</summary><b>{OTHER}</b></details></div>"
+        )
 
     @pytest.mark.parametrize(("cell", "held"), [("<i>x</i>", True), ('<i class="guess">x</i>', False)])
     def test_a_large_panel_of_another_device_is_held_back(
@@ -123,31 +117,37 @@ class TestSeveralDevices:
     ) -> None:
         monkeypatch.setenv("DEVICE", OTHER)
         content = show("a", lambda device: device.name + cell * 12)
-        assert f'<div class="tabbed-block">{OTHER}<i' in content
+        assert f'data-name="Z100 80GB">{OTHER}<i' in content
         assert (f"<noscript><!-- T100 -->{DEVICE}<i" in content) is held
+        assert ('<div class="device other"' in content) is not held
         assert "<noscript>" not in show("b", lambda device: device.name + cell)
 
-    @pytest.mark.parametrize("opened", [DEVICE, OTHER])
-    def test_the_tab_of_the_chosen_device_is_open(self, monkeypatch: pytest.MonkeyPatch, opened: str) -> None:
-        monkeypatch.setenv("DEVICE", opened)
+    @staticmethod
+    def panels() -> list[tuple[str, str]]:
+        """The element and the device of each panel, in order."""
         content = show("a", lambda device: device.name)
-        assert f'data-device="{opened}" checked>' in content
-        assert content.count("checked") == 1
+        found = re.findall(r'<(div|details) class="device" data-device="([^"]+)"', content)
+        return [(element, device) for element, device in found]
 
-    def test_the_tab_of_this_machine_is_open(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    @pytest.mark.parametrize(("opened", "folded"), [(DEVICE, OTHER), (OTHER, DEVICE)])
+    def test_the_panel_of_the_chosen_device_is_first_and_open(
+        self, monkeypatch: pytest.MonkeyPatch, opened: str, folded: str
+    ) -> None:
+        monkeypatch.setenv("DEVICE", opened)
+        assert self.panels() == [("div", opened), ("details", folded)]
+
+    def test_the_panel_of_this_machine_is_open(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("snippets.lab.recording.device.this_device", lambda: OTHER)
-        assert f'data-device="{OTHER}" checked>' in show("a", lambda device: device.name)
+        assert self.panels() == [("div", OTHER), ("details", DEVICE)]
 
     def test_the_default_device_is_first_and_open(self, root: Path) -> None:
         save_all(root, sample(), device=DEFAULT_DEVICE)
-        content = show("a", lambda device: device.name)
-        assert Markup(content).text.startswith("H200T100Z100 80GB")
-        assert f'data-device="{DEFAULT_DEVICE}" checked>' in content
+        assert self.panels() == [("div", DEFAULT_DEVICE), ("details", DEVICE), ("details", OTHER)]
 
-    def test_what_is_the_same_everywhere_needs_no_tabs(self) -> None:
+    def test_what_is_the_same_everywhere_needs_no_panels(self) -> None:
         assert show("a", lambda device: "same") == '<div class="lab" data-fence="a">same</div>'
 
-    def test_what_one_device_lacks_is_in_its_tab(self, root: Path) -> None:
+    def test_what_one_device_lacks_is_in_its_panel(self, root: Path) -> None:
         save_all(root, sample("mlp/compiled"), device=DEVICE)
         content = show("a", kernels, "mlp/compiled")
         assert content.index("<i>2</i>") < content.index(f"no recording &#x27;mlp/compiled&#x27; for {OTHER}")
@@ -241,123 +241,6 @@ def test_untrusted_provenance(device: Device, name: str) -> None:
     assert_only_text(content, name)
     assert Markup(content).text.count(name) >= 4
     assert dict(Markup(content).attributes)["datetime"] == name
-
-
-def test_a_verdict_that_holds_and_one_that_differs(book: Book, device: Device) -> None:
-    five = claim(source=Source("Part 2", "5 kernels"), why="Unneeded.")
-    book(mlp=samples.findings(five, claim(4, id="M2", sentence="Not four.", why="Because of fusion.")))
-    content = verdicts(device, "M2", "M1")
-    assert content.index('id="claim-m2"') < content.index('id="claim-m1"')
-    assert Markup(content).text == (
-        "≠ differs Not four. M2ours · T100: 4On the H200: Because of fusion."
-        "✓ 1 claim holds✓ holds Five kernels. M1Part 2: 5 kernels · T100: 5"
-    )
-    assert 'class="verdict differs"' in content
-    with pytest.raises(UnknownName, match=r"^no claim 'M9'; did you mean"):
-        verdicts(device, "M9")
-
-
-def test_a_claim_may_name_code(book: Book, device: Device) -> None:
-    book(mlp=samples.findings(claim(4, id="M2", sentence="Not `aten::mm<1>`.", why="`x` is four.")))
-    shown = verdicts(device, "M2")
-    assert "Not <code>aten::mm&lt;1&gt;</code>." in shown
-    assert "<code>x</code> is four." in shown
-    assert "<code>aten::mm&lt;1&gt;</code>" in claims_table(device, "mlp")
-
-
-def test_claims_in_a_row_that_hold_are_one_line(book: Book, device: Device) -> None:
-    claims = [claim(5 if holds else 4, id=f"M{number}") for number, holds in enumerate((1, 1, 1, 0, 1), 1)]
-    book(mlp=samples.findings(*claims, claim(measure=lambda device: Figure(5, conclusive=False), id="M6")))
-    content = verdicts(device, "M1", "M2", "M3", "M4", "M5", "M6")
-    folds = re.findall(r'<details class="held"><summary>(.*?)</summary>(.*?)</details>', content)
-    assert [Markup(summary).text for summary, _ in folds] == ["✓ 3 claims hold", "✓ 1 claim holds"]
-    assert [re.findall(r'id="claim-(\w+)"', boxes) for _, boxes in folds] == [["m1", "m2", "m3"], ["m5"]]
-    assert re.findall(r'id="claim-(\w+)"', content) == ["m1", "m2", "m3", "m4", "m5", "m6"]
-
-
-def test_claims_in_a_row_that_are_not_measured_are_one_line(book: Book, device: Device) -> None:
-    def missing(device: Device) -> Figure:
-        raise NotRecorded("no recording")
-
-    claims = [claim(measure=missing, id="M1"), claim(measure=missing, id="M2"), claim(5, id="M3")]
-    book(mlp=samples.findings(*claims))
-    summaries = re.findall(r"<summary>(.*?)</summary>", verdicts(device, "M1", "M2", "M3"))
-    assert [Markup(summary).text for summary in summaries] == ["– 2 claims are not measured", "✓ 1 claim holds"]
-
-
-@pytest.mark.parametrize(
-    ("figure", "text"),
-    [
-        (
-            Figure(5, conclusive=False),
-            "? inconclusive Five kernels. M1ours · T100: 5: the active steps of its trace disagree",
-        ),
-        (Figure(21.5, "us", (21.0, 22.0)), "≠ differs Five kernels. M1ours · T100: 21.5 µs (21.0 to 22.0 µs)"),
-        (None, "– 1 claim is not measured– not measured Five kernels. M1ours · nothing there"),
-    ],
-)
-def test_what_a_verdict_shows(book: Book, device: Device, figure: Figure | None, text: str) -> None:
-    def measure(device: Device) -> Figure:
-        if figure is None:
-            raise NotRecorded("nothing there")
-        return figure
-
-    book(mlp=samples.findings(claim(measure=measure)))
-    assert Markup(verdicts(device, "M1")).text == text
-
-
-@pytest.mark.parametrize(
-    ("accepted", "value", "text"),
-    [
-        ({}, 4, ""),
-        ({"M1": "holds"}, 5, ""),
-        ({"M1": "holds"}, 4, "T100: differs. On the H200, for which this text was written, it holds."),
-        ({"M1": "differs"}, 5, "T100: holds. On the H200, for which this text was written, it differs."),
-        ({"M1": "inconclusive"}, 5, "T100: holds. On the H200, for which this text was written, it is inconclusive."),
-        (
-            {"M1": "cannot be tested"},
-            5,
-            "T100: holds. On the H200, for which this text was written, it cannot be tested.",
-        ),
-    ],
-)
-def test_a_verdict_says_where_the_text_was_written_for_another(
-    book: Book, device: Device, accepted: dict[str, Status], value: int, text: str
-) -> None:
-    default = save_all(device.root, sample(), device=DEFAULT_DEVICE)
-    accept_statuses(default, accepted)
-    book(mlp=samples.findings(claim(value, why="Because of fusion.")))
-    content = verdicts(device, "M1")
-    seen = re.findall(r'<p class="elsewhere" data-search-exclude>(.*?)</p>', content)
-    assert seen == ([text] if text else [])
-    assert ("<details" in content) is (value == 5 and not text), "what contradicts the text stays open"
-    assert "elsewhere" not in verdicts(default, "M1")
-
-
-def test_a_verdict_leads_to_the_ledger(book: Book, device: Device) -> None:
-    """Ids of the device that pages open with are short, as links from elsewhere have them."""
-    book(mlp=samples.findings(claim()))
-    link = '<a class="id" href="../claims/#ledger-m1{}" title="this claim in the ledger">M1</a>'
-    assert link.format("") in verdicts(device, "M1")
-    other = save_all(device.root, sample(), device=OTHER)
-    content = verdicts(other, "M1")
-    assert f'id="claim-m1-{OTHER}"' in content
-    assert link.format(f"-{OTHER}") in content
-
-
-@pytest.mark.parametrize("name", EVIL)
-def test_untrusted_claims(book: Book, device: Device, root: Path, name: str) -> None:
-    evil = claim(name, sentence=name, why=name, id="M1", source=Source(name, name, name))
-    book(mlp=samples.findings(evil, claim(id=name, measure=lambda device: Figure(1.0, display=name))))
-    for content in (verdicts(device, "M1"), verdicts(device, name), show(name, verdicts, "M1")):
-        assert_only_text(content, name)
-
-    def missing(device: Device) -> Figure:
-        raise NotRecorded(name)
-
-    book(mlp=samples.findings(claim(measure=missing)))
-    for content in (verdicts(device, "M1"), show("a", lambda device: str(missing(device)))):
-        assert_only_text(content, name)
 
 
 REORDERING = "a\u202eb\u2066c\x1b[31md\x9be\ud800f"

@@ -9,7 +9,8 @@ from html import unescape
 import pytest
 
 from kinetoscope.html import Html
-from snippets.lab.page.kernel_name import kernel_name_html, with_kernel_names
+from kinetoscope.trace.kernel_names import decode_kernel_name
+from snippets.lab.page.kernel_name import kernel_name_html, short_kernel_names, with_kernel_names
 from tests.lab.samples import EVIL, Markup, assert_only_text
 from tests.tool.trace.test_kernel_names import GELU, NVJET
 
@@ -82,3 +83,10 @@ def test_names_within_text(text: str, names: list[str], between: str) -> None:
 @pytest.mark.parametrize("name", EVIL)
 def test_text_around_names_stays_text(name: str) -> None:
     assert_only_text(with_kernel_names(f"{name}, {NVJET} + {name}"), name, NVJET)
+
+
+@pytest.mark.parametrize("name", [NVJET, GELU])
+def test_short_names_are_plain_text(name: str) -> None:
+    text = f"one <b>, {name}; two"
+    assert short_kernel_names(text) == f"one <b>, {decode_kernel_name(name).short}; two"
+    assert short_kernel_names("64 calls of aten::mm") == "64 calls of aten::mm"

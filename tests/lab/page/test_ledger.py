@@ -13,8 +13,9 @@ from snippets.lab.finding.book import judge
 from snippets.lab.finding.claim import SERIES, Source
 from snippets.lab.finding.device import Device
 from snippets.lab.finding.figure import Figure
-from snippets.lab.page.frame import show, verdicts as boxes
+from snippets.lab.page.frame import show
 from snippets.lab.page.ledger import claims_table, ledger_list, status_counts, verdict_data
+from snippets.lab.page.verdict import section_claims
 from snippets.lab.recording.schema import NotRecorded
 from tests.lab import samples
 from tests.lab.conftest import Book
@@ -44,6 +45,11 @@ def rows(table: str) -> list[list[str]]:
     return [[Markup(cell).text for cell in re.findall(r"<td>(.*?)</td>", line, re.DOTALL)] for line in lines]
 
 
+def chapters(content: str) -> list[str]:
+    """The line of each fold."""
+    return [Markup(line).text for line in re.findall(r"<details><summary>(.*?)</summary>", content)]
+
+
 def entries(content: str) -> list[list[str]]:
     """The text of each part of the ledger's entries."""
     lines = re.findall(r"<li [^>]*>(.*?)</li>", content, re.DOTALL)
@@ -64,7 +70,7 @@ def test_an_entry_has_the_value_of_the_source_and_what_was_measured(book: Book, 
         )
     )
     content = ledger_list(device)
-    assert re.findall(r"<h3>(.*?)</h3>", content) == ["1 differs", "2 are inconclusive", "1 is not measured", "2 hold"]
+    assert chapters(content) == ["mlp: 1 differs, 2 are inconclusive, 1 is not measured and 2 hold"]
     assert entries(content) == [
         ["M2 Not five.", "On the H200: Because of fusion.", "≠ differs SAMPLE: 21.5", "timing · mlp"],
         ["M5 Five kernels.", "? inconclusive SAMPLE: 5: the active steps of its trace disagree", "every-gpu · mlp"],
@@ -89,6 +95,11 @@ def test_what_an_entry_is_filtered_by(book: Book, device: Device) -> None:
     assert '<a href="../mlp/#claim-o-m4">mlp</a>' in content
 
 
+def test_each_chapter_is_a_fold(book: Book, device: Device) -> None:
+    book(mlp=samples.findings(claim(), claim(id="M2")), linear=samples.findings(claim(4, id="L1")))
+    assert sorted(chapters(ledger_list(device))) == ["linear: 1 differs", "mlp: 2 hold"]
+
+
 def test_an_entry_leads_to_the_page_that_shows_its_claim(book: Book, device: Device) -> None:
     module = samples.findings(claim())
     vars(module).update(PAGE="measuring")
@@ -101,7 +112,7 @@ def test_an_entry_has_every_device(book: Book, device: Device) -> None:
     other = save_all(device.root, sample(), device=OTHER)
     book(mlp=samples.findings(claim(id="M2"), claim(measure=on_each)))
     content = ledger_list(device)
-    assert re.findall(r"<h3>(.*?)</h3>", content) == ["1 differs on at least one device", "1 holds"]
+    assert chapters(content) == ["mlp: 1 differs on at least one device and 1 holds"]
     assert entries(content) == [
         ["M1 Five kernels.", "✓ holds SAMPLE: 5", "≠ differs Z100 8GB: 4", "every-gpu · mlp"],
         ["M2 Five kernels.", "✓ holds SAMPLE: 5", "✓ holds Z100 8GB: 5", "every-gpu · mlp"],
@@ -113,15 +124,15 @@ def test_an_entry_has_every_device(book: Book, device: Device) -> None:
 
 def test_an_entry_leads_to_the_panel_that_is_open(book: Book, device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of other devices may be in a file of their own."""
-    other = save_all(device.root, sample(), device=OTHER)
+    save_all(device.root, sample(), device=OTHER)
     book(mlp=samples.findings(claim()))
+    samples.recordings(monkeypatch, device.root)
     monkeypatch.setenv("DEVICE", OTHER)
     content = ledger_list(device)
     assert '<a href="../mlp/#claim-m1">mlp</a>' in content
     ids = [value for name, value in Markup(content).attributes if name == "id"]
     assert ids == [f"ledger-m1-{DEVICE}", "ledger-m1"]
-    assert 'id="claim-m1"' in boxes(other, "M1")
-    assert f'id="claim-m1-{DEVICE}"' in boxes(device, "M1")
+    assert re.findall(r'id="(claim-[^"]+)"', section_claims("a", ["M1"])) == ["claim-m1", f"claim-m1-{DEVICE}"]
 
 
 def test_the_part_of_a_chapter(book: Book, device: Device) -> None:

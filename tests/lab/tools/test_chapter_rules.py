@@ -11,6 +11,7 @@ from snippets.lab.tools.chapter_rules import (
     ending_problems,
     guess_number_problems,
     guesses,
+    opening_problems,
     sections,
     shape_problems,
     spoiler_problems,
@@ -62,6 +63,16 @@ def test_a_good_page() -> None:
     assert shape_problems("mlp.md", PAGE) == []
     assert [section.title for section in sections("mlp.md", PAGE)] == ["First?", "Second?", "Exercises"]
     assert [subject_of(fence) for fence in guesses("mlp.md", PAGE)] == ["mlp.kernels", "claim:M1"]
+
+
+def test_a_finding_begins_with_a_whole_sentence() -> None:
+    listed = (
+        '<div class="findings" markdown>\n\n1. **One.** Two.\n2. **Two**, as\n   **three**.\n\n</div>\n\n1. **Four**\n'
+    )
+    assert opening_problems("mlp.md", listed) == [
+        'docs/mlp.md: "Two" stands on a line of its own; make it a whole sentence'
+    ]
+    assert opening_problems("mlp.md", "1. **Two**, as\n") == []
 
 
 @pytest.mark.parametrize("text", ["", "# MLP\n\nA lead.\n"])

@@ -43,6 +43,21 @@ def test_claims_prints_a_line_for_each_claim_and_counts_them(book: Book, capsys:
     ]
 
 
+def test_claims_of_a_chapter(book: Book, capsys: pytest.CaptureFixture[str]) -> None:
+    book(mlp=findings(claim(), claim(4, id="M2")), linear=findings(claim(id="L1")))
+    assert main(["claims", "linear"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "nvidia-h200  L1    holds         5                         Five kernels.",
+        "nvidia-h200: 1 holds, 0 differs, 0 inconclusive, 0 not measured",
+    ]
+    assert main(["claims", "mlp", "--json"]) == 0
+    assert [row["id"] for row in json.loads(capsys.readouterr().out)] == ["M1", "M2"]
+    assert main(["claims", "mpl"]) == 2
+    assert "no findings of 'mpl'; did you mean mlp?" in capsys.readouterr().err
+    assert main(["claims", "mlp", "--accept"]) == 2
+    assert "--accept accepts all chapters of a device; leave out the chapter" in capsys.readouterr().err
+
+
 def test_a_measured_text_cannot_control_the_terminal(book: Book, capsys: pytest.CaptureFixture[str]) -> None:
     book(mlp=findings(claim("\x1b[2J\nM2 holds")))
     assert main(["claims"]) == 0

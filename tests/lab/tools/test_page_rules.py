@@ -227,6 +227,7 @@ def test_only_pages_of_chapters_ask(tmp_path: Path) -> None:
 
 
 VEIL = GUESS.replace('"kernels"))', '"kernels", veils=("mlp-kernels",)))') + FENCE
+CHECK = FENCE.replace("mlp-kernels", "mlp-check").replace("kernel_table", "verdicts").replace("mlp/eager", "M1")
 TWO = VEIL.replace('("mlp-kernels",)', '("mlp-kernels", "mlp-other")')
 
 
@@ -241,7 +242,14 @@ TWO = VEIL.replace('("mlp-kernels",)', '("mlp-kernels", "mlp-other")')
             "docs/mlp.md:3: veils 2 figures (mlp-kernels, mlp-other); one answers the guess",
         ),
         (GUESS, None),
-        (VEIL.replace(FENCE, ""), 'docs/mlp.md:3: veils "mlp-kernels", which is no fence of this page'),
+        (
+            VEIL.replace(FENCE, ""),
+            'docs/mlp.md:3: veils "mlp-kernels", which is no fence of this page; name the id of a fence',
+        ),
+        (
+            VEIL.replace('"mlp-kernels",)', '"M1",)') + CHECK,
+            'docs/mlp.md:3: veils "M1", which is no fence of this page; name the fence "mlp-check", which shows it',
+        ),
         (FENCE + VEIL.replace(FENCE, ""), 'docs/mlp.md:7: veils "mlp-kernels", which the reader sees before the guess'),
         (
             VEIL.replace("mlp-kernels", "mlp-guess-again"),

@@ -17,6 +17,7 @@ from snippets.lab.__main__ import main
 from snippets.lab.notebooks.files import SETUP, load_notebook
 from snippets.lab.notebooks.outputs import dumped
 from snippets.lab.recording.device import PROJECT
+from snippets.lab.tools.chapter_rules import shape_problems
 from snippets.lab.tools.page_rules import fence_problems, guess_problems, section_problems, stray_problems
 from snippets.lab.tools.page_text import fences, pages, sources
 from snippets.lab.tools.scaffold import (
@@ -109,8 +110,9 @@ REFUSED = {
     "": "no name given. make chapter NAME=rmsnorm: lower-case letters",
     **{
         name: f"{name!r} cannot be the name of a chapter. make chapter NAME=rmsnorm"
-        for name in ("RMSNorm", "rms-norm", "2d", "_x", "../x", "a b", "x\n", "é", "class", "lab", "labs", "on")
+        for name in ("RMSNorm", "rms-norm", "2d", "_x", "../x", "a b", "x\n", "é", "class", "lab", "docs", "test", "on")
     },
+    "torch": "'torch' is a Python package that chapters import. ",
     "x" * 25: "cannot be the name of a chapter",
     "mine": "mine is taken: snippets/mine. Choose another name, or remove these paths",
     "more": "more is taken: docs/more.md. ",
@@ -207,6 +209,7 @@ def test_its_page_keeps_the_rules_of_pages(tmp_path: Path) -> None:
         assert section_problems({page: text}, own) == []
         assert stray_problems(page, text) == []
         assert guess_problems(page, text) == []
+        assert shape_problems(page, text) == []
         described = re.search(r"^description: (.*)$", text, re.MULTILINE)
         assert described is not None
         assert 50 <= len(described[1]) <= 160
