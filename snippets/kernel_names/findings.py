@@ -84,7 +84,7 @@ def _of_tokens(caption: str, rows: Sequence[Sequence[Cell]]) -> str:
 def sources(device: Device) -> Html:
     """The sources behind their short names in the tables of the grammar."""
     rows = list(grammar().sources.items())
-    inner = table("From where it is known", ["source", "what it is"], rows, text_columns=2)
+    inner = table("Sources of the names", ["source", "what it is"], rows, text_columns=2)
     return Html(f'<div class="kernel-tokens">{inner}</div>')
 
 

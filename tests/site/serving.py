@@ -16,6 +16,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO
 
+from snippets.lab.page.nav import chapters_in_nav
 from tests.book.test_docs import CONFIG, nav_pages
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -31,13 +32,7 @@ OWN_NUMBERS = dict.fromkeys(("DEVICE", "RECORDINGS", "SAMPLE"), "")
 """The book as it is committed, whatever this machine shows otherwise."""
 BUILT = "" if any(map(os.environ.get, OWN_NUMBERS)) else os.environ.get("BUILT_SITE", "")
 """The folder, if any, in which `make check` has just built the book at this address."""
-CHAPTERS = [
-    page.removesuffix(".md")
-    for entry in CONFIG["nav"]
-    for title, pages in entry.items()
-    if title == "Chapters"
-    for page in nav_pages(pages)
-]
+CHAPTERS = list(chapters_in_nav((ROOT / "mkdocs.yml").read_text(encoding="utf-8")))
 
 
 @dataclass(frozen=True)

@@ -77,19 +77,20 @@ def defaults_cost(device: Device) -> Figure:
 
 @claim("C2", at_least(1.25), scope="timing")
 def everything_costs(device: Device) -> Figure:
-    """With shapes, memory, FLOPs and stacks, the same step takes at least 25 % longer than without a profiler."""
+    """With shapes, memory, FLOPs and stacks, the profiler makes a step of short operators take at least 25 % longer."""
     return slowdown(device, "all")
 
 
 @claim("C3", at_least(1.05), scope="timing")
 def stays_slower(device: Device) -> Figure:
-    """A process that has profiled takes at least 5 % longer for the same step, with the profiler off, than before."""
+    """With the profiler off, a step takes at least 5 % longer after the process has profiled than before."""
     return slowdown(device, "without", "before")
 
 
 @claim("C4", at_least(1.3), scope="every-gpu")
 def bytes_of_everything(device: Device) -> Figure:
-    """With all four options, a step takes at least 30 % more bytes in the exported trace than with the defaults."""
+    """With shapes, memory, FLOPs and stacks, a step takes at least 30 % more bytes in the trace than with the
+    defaults."""
     every, defaults = (step_bytes(device, option).number for option in ("all", "nothing"))
     return Figure(every / defaults, "x", origin="capture_faults/overhead, bytes per step, all over nothing")
 
@@ -114,7 +115,7 @@ def other_thread(device: Device) -> Figure:
 
 @claim("C8", equals(True))
 def kernels_of_other_thread(device: Device) -> Figure:
-    """The same profile has all kernels, copies and fills that the thread launched."""
+    """A profile has all kernels, copies and fills of a thread that started after it."""
     thread, here = (counted(device, "in_a_thread", capture, "gpu") for capture in ("thread", "here"))
     same = 0 < here.number == thread.number
     return Figure(same, origin=thread.origin, display=f"{thread.text} of {here.text} GPU events")
@@ -122,7 +123,8 @@ def kernels_of_other_thread(device: Device) -> Figure:
 
 @claim("C9", equals(True))
 def worker_processes(device: Device) -> Figure:
-    """A profile has no operator that a `DataLoader`'s worker processes ran; without workers it has each of them."""
+    """A profile has no operator of a `DataLoader`'s worker processes. Without workers, it has each of these
+    operators."""
     made = device["capture_faults/in_workers"].data["made"]
     (workers,) = (number for number in made if number != "0")
     display = f"{made[workers]} operators, {made['0']} without workers"
@@ -131,7 +133,7 @@ def worker_processes(device: Device) -> Figure:
 
 @claim("C10", equals(True))
 def taken_cupti(device: Device) -> Figure:
-    """While another tool in the process holds CUPTI, a profile has operators and no GPU event; without that tool it has
+    """While another tool in the process holds CUPTI, a profile has operators and no GPU event. Without the tool, it has
     both."""
     return absent_here_alone(device, "second_subscriber", "taken", "alone")
 

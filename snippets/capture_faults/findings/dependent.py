@@ -15,7 +15,7 @@ BACKWARD = "pingpong_backward_kernel"
 
 @claim("C16", at_least(1.02), scope="this-gpu")
 def counted_twice(device: Device) -> Figure:
-    """Traced, the durations of our forward's two kernels add up to at least 2 % more than the time of both together."""
+    """In a trace, the durations of the fused MLP's two kernels add up to at least 2 % more than both take together."""
     return device["fused_mlp/fused"].per_step(
         lambda step: math.fsum(kernel.duration_us for kernel in step.kernels) / busy_us(step.activities), "x"
     )

@@ -69,13 +69,13 @@ def small_products_knee(device: Device) -> Figure:
 
 @claim("DE34", at_most(1.25), scope="timing")
 def eight_readers(device: Device) -> Figure:
-    """A step for eight sequences takes at most a quarter longer than a step for one."""
+    """A decode step for eight texts takes at most a quarter longer than a step for one text."""
     return unpaired_ratio(step_us(device, "8"), step_us(device, "1"))
 
 
 @claim("DE35", at_least(50), scope="timing")
 def tokens_of_many(device: Device) -> Figure:
-    """With 256 sequences, the GPU decodes at least 50 times as many tokens a second as with one."""
+    """With 256 texts, the GPU decodes at least 50 times as many tokens per second as with one text."""
     if "256" not in sizes(device):
         raise NotTimed(f"{BATCHES} on {device.name} stopped before 256 sequences")
     ratio = unpaired_ratio(step_us(device, "1"), step_us(device, "256"))
@@ -84,13 +84,13 @@ def tokens_of_many(device: Device) -> Figure:
 
 
 KNEE = Computation(
-    "For how many sequences does multiplying take as long as reading the weights?",
+    "For how many texts does multiplying take as long as reading the weights?",
     "decoder.predicted_knee",
     "{decoder.matmul_rate} over {decoder.read_rate}: two FLOPs for each weight of two bytes.",
-    "Divide the rate of a product by that of reading. A weight has two bytes, and takes two FLOPs for each sequence.",
+    "Divide the rate of a product by the rate of reading. A weight has two bytes, and takes two FLOPs for each text.",
     {
         "decoder.half_knee": "each weight has two bytes.",
-        "decoder.double_knee": "each weight takes two FLOPs for a sequence, a multiplication and an addition.",
+        "decoder.double_knee": "each weight takes two FLOPs for a text, a multiplication and an addition.",
     },
 )
 
@@ -105,7 +105,7 @@ def products_bars(device: Device) -> Html:
         }
         for batch in sizes(device)
     }
-    return timing_bars(device, groups, "A decode step for more and more sequences", axis="time of a step")
+    return timing_bars(device, groups, "A decode step for more and more texts", axis="time of a step")
 
 
 def batch_table(device: Device) -> Html:

@@ -54,13 +54,13 @@ def even_context(device: Device) -> Figure:
 
 @claim("DE36", at_least(1.1), scope="timing")
 def long_context(device: Device) -> Figure:
-    """Behind 65,536 tokens, a step takes at least a tenth longer than behind 128."""
+    """Behind 65,536 tokens, a decode step takes at least a tenth longer than behind 128 tokens."""
     return unpaired_ratio(context_us(device, LONGEST), context_us(device, "128"))
 
 
 @claim("DE37", between(1, 1.25), scope="timing")
 def masked_over_sliced(device: Device) -> Figure:
-    """Behind 65,536 tokens, a mask adds at most a quarter to a step's time."""
+    """Behind 65,536 tokens, a mask adds at most a quarter to the time of a decode step."""
     return ratio(device, CONTEXTS, (LONGEST, "masked_us"), (LONGEST, "sliced_us"))
 
 
@@ -106,7 +106,7 @@ def kernels_of_a_mask(device: Device) -> Figure:
 
 @claim("DE39", at_least(2))
 def mask_adds_kernels(device: Device) -> Figure:
-    """Behind a mask, attention of one query runs at least two kernels more than without."""
+    """With a mask, attention of one query runs at least two kernels more than without a mask."""
     return kernels_of_a_mask(device)
 
 
@@ -125,21 +125,21 @@ def full_grid_without_split(device: Device) -> Figure:
 
 @claim("DE41", at_least(1.5), scope="timing")
 def cat_over_view(device: Device) -> Figure:
-    """Behind 8,192 tokens, attention with a cache grown by `cat` takes at least 1.5 times as long as over a view of a
-    static one."""
+    """Behind 8,192 tokens, attention with a cache grown by `cat` takes at least 1.5 times as long as with a view of a
+    static cache."""
     return ratio(device, CACHES, ("8192", "cat", "us"), ("8192", "sliced", "us"))
 
 
 @claim("DE42", at_least(2), scope="timing")
 def masked_cache(device: Device) -> Figure:
-    """Behind 1,024 tokens, attention over a cache for 16,384 that is read to its end takes at least twice as long as
-    over a view of the cache."""
+    """Behind 1,024 tokens, attention that reads a cache for 16,384 tokens to its end takes at least twice as long
+    as with a view of the cache."""
     return ratio(device, CACHES, ("1024", "static", "us"), ("1024", "sliced", "us"))
 
 
 @claim("DE43", at_most(3), scope="timing")
 def pages(device: Device) -> Figure:
-    """Behind 8,192 tokens, attention over pages takes at most three times as long as over a view of one piece."""
+    """Behind 8,192 tokens, attention over pages takes at most three times as long as over a cache in one piece."""
     return ratio(device, CACHES, ("8192", "paged", "us"), ("8192", "sliced", "us"))
 
 

@@ -35,7 +35,7 @@ def found(identity: str, name: str, loop: str) -> Claim:
     def measure(device: Device) -> Figure:
         return FAULTS[name].found_in(device)
 
-    measure.__doc__ = f"The rule {FAULTS[name].rule} finds {loop}, and nothing once it is mended."
+    measure.__doc__ = f"The rule {FAULTS[name].rule} finds {loop}, and nothing after the mend."
     return claim(identity, equals("before"))(measure)
 
 
@@ -56,7 +56,7 @@ def faster(identity: str, name: str, factor: float, mend: str) -> Claim:
     def measure(device: Device) -> Figure:
         return FAULTS[name].speedup(device)
 
-    measure.__doc__ = f"{mend} makes the loop at least {factor} times as fast."
+    measure.__doc__ = f"{mend} makes its token loop at least {factor} times as fast."
     return claim(identity, at_least(factor), scope="timing")(measure)
 
 
@@ -79,13 +79,13 @@ sampling_ceiling = within_ceiling(
     "DE72",
     "sampling",
     "Drawing tokens on the GPU",
-    "The rule counts the reads. The mend also takes the softmax and the draw off the CPU.",
+    "The rule counts only the reads. The mend also moves the softmax and the draw from the CPU to the GPU.",
 )
 cat_ceiling = within_ceiling(
     "DE73",
     "cat",
     "Writing the cache in place",
-    "It saves slightly more. Our guess, not measured: the mend also spares the launches of the copies.",
+    "The mend saves slightly more. Our guess, not measured: it also spares the launches of the copies.",
 )
 repeat_kv_ceiling = within_ceiling("DE74", "repeat_kv", "Sharing keys and values")
 int4_ceiling = within_ceiling("DE75", "int4", "A CUDA graph around four-bit weights")

@@ -112,19 +112,20 @@ def mostly_idle(device: Device) -> Figure:
 
 @claim("DE6", equals(2), source=Source("transformers#43089", "3.25", device=""))
 def two_reads(device: Device) -> Figure:
-    """`generate` copies two values of each token to the CPU."""
+    """`generate` copies two values per token to the CPU."""
     return host_reads(device)
 
 
 @claim("DE7", equals(1))
 def reads_without_stop_check(device: Device) -> Figure:
-    """Without its stop check, `generate` copies one value of each token to the CPU."""
+    """Without its stop check, `generate` copies one value per token to the CPU."""
     return host_reads(device, "decoder/generate_never")
 
 
 @claim("DE8", between(90, 110), scope="timing")
 def late_check(device: Device) -> Figure:
-    """Asking a token later whether all sequences have ended changes the time of a token by at most 10 %."""
+    """Checking one token late whether all texts have ended changes a token of `generate` by at most 10 % of its
+    time."""
     return percent(over_dynamic(device, "late"))
 
 

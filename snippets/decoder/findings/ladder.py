@@ -73,31 +73,31 @@ def gpu_share(device: Device, rung: str) -> Figure:
 
 @claim("DE10", at_most(1), scope="timing")
 def own_loop(device: Device) -> Figure:
-    """The plain loop takes no more time for a token than `generate`."""
+    """This book's plain loop takes no more time for a token than `generate`."""
     return unpaired_ratio(token_us(device, "eager"), token_us(device, "generate"))
 
 
 @claim("DE11", between(0.75, 1.25), scope="timing")
 def static_alone(device: Device) -> Figure:
-    """Launched one by one, a static cache changes the time of a token by at most a quarter."""
+    """If the CPU launches each kernel, a static cache changes the time of a token by at most a quarter."""
     return over(device, "static", "eager")
 
 
 @claim("DE12", at_most(50), scope="timing")
 def own_loop_waits(device: Device) -> Figure:
-    """In the plain loop, the GPU works at most half of the time."""
+    """In this book's plain loop, the GPU works at most half of the time."""
     return gpu_share(device, "eager")
 
 
 @claim("DE13", equals(1))
 def one_launch(device: Device) -> Figure:
-    """As a CUDA graph by hand, the step of a token is one launch."""
+    """A CUDA graph by hand computes a token with one launch."""
     return device["decoder/graph"].per_step(lambda step: sum("Graph" in call.name for call in step.calls))
 
 
 @claim("DE14", at_least(3), scope="timing")
 def graph_gain(device: Device) -> Figure:
-    """As a CUDA graph by hand, the loop with a static cache is at least three times as fast as launched one by one."""
+    """With a static cache, a CUDA graph by hand is at least three times as fast as launching each kernel of a token."""
     return over(device, "static", "graph")
 
 
@@ -109,32 +109,32 @@ def compiled_without_graph(device: Device) -> Figure:
 
 @claim("DE16", at_most(1), scope="timing")
 def reduce_overhead_over_graph(device: Device) -> Figure:
-    """Compiled with `reduce-overhead`, a token takes no longer than in a graph by hand without a compiler."""
+    """Compiled with `reduce-overhead`, a token takes no longer than with eager kernels in a graph by hand."""
     return over(device, "reduce_overhead", "graph")
 
 
 @claim("DE17", at_most(0.9), scope="timing")
 def compiled_layers(device: Device) -> Figure:
-    """In a graph, compiled layers take at least a tenth off the time of eager ones."""
+    """In a graph, compiled layers shorten a token by at least a tenth."""
     return over(device, "layers", "graph")
 
 
 @claim("DE18", at_most(0.9), scope="timing")
 def joined_projections(device: Device) -> Figure:
-    """Joining projections takes at least a tenth off a token of compiled layers."""
+    """With compiled layers in a graph, joining projections shortens a token by at least a tenth."""
     return over(device, "joined", "layers")
 
 
 @claim("DE19", between(0.8, 1.2), scope="timing")
 def autotuned(device: Device) -> Figure:
-    """With max-autotune, the time of a token of the last rung changes by at most a fifth."""
+    """Max-autotune changes the time of a token with joined projections by at most a fifth."""
     return over(device, "max_autotune", "joined")
 
 
 @claim("DE20", equals(" > ".join(LADDER)), scope="timing")
 def ladder_in_order(device: Device) -> Figure:
-    """Generate, a plain loop, a CUDA graph, compiled layers and joined projections: each takes less time than the one
-    before."""
+    """`generate`, a plain loop, a CUDA graph, compiled layers, joined projections: each takes less time for a token
+    than the loop before it."""
     times = {name: token_us(device, name) for name in LADDER}
     order = sorted(times, key=lambda name: -times[name].number)
     return derived(" > ".join(order), *times.values())
@@ -142,20 +142,21 @@ def ladder_in_order(device: Device) -> Figure:
 
 @claim("DE21", at_least(85), scope="timing")
 def last_rung_is_busy(device: Device) -> Figure:
-    """On the last rung, the GPU works at least 85 % of the time."""
+    """With joined projections in a graph, the GPU works at least 85 % of a token's time."""
     return gpu_share(device, "joined")
 
 
 @claim("DE22", at_most(2 / 3))
 def fewer_kernels(device: Device) -> Figure:
-    """Compiled layers run at most two thirds of the kernels of eager ones."""
+    """Compiled layers run at most two thirds of the kernels of eager layers."""
     few, many = (device[f"decoder/{name}"].per_step(lambda step: len(step.kernels)) for name in ("layers", "graph"))
     return derived(few.number / many.number, few, many, unit="x")
 
 
 @claim("DE23", at_most(75), scope="timing")
 def far_from_the_floor(device: Device) -> Figure:
-    """On the last rung, the smaller model reads at no more than three quarters of the rate of reading alone."""
+    """With joined projections in a graph, 1.1 billion weights are read at no more than three quarters of the rate of
+    reading alone."""
     return read_share(device, "joined")
 
 

@@ -99,7 +99,8 @@ def boundary_in_a_stream(device: Device) -> Figure:
 
 @claim("DE26", at_least(100 / 3), scope="timing")
 def boundaries_explain(device: Device) -> Figure:
-    """Boundaries of kernels are at least a third of what the last rung takes beyond its floor."""
+    """Boundaries of kernels explain at least a third of a token's time beyond its floor, with joined projections in a
+    graph."""
     beyond = token_us(device, "joined").number - floor_us(device).number
     if beyond <= 0:
         raise NotTimed("the last rung takes no longer than its floor")
@@ -109,25 +110,26 @@ def boundaries_explain(device: Device) -> Figure:
 
 @claim("DE27", at_least(70), scope="timing")
 def large_model_reads(device: Device) -> Figure:
-    """With max-autotune, the larger model reads at 70 % or more of the rate of reading alone."""
+    """With max-autotune, 8 billion weights are read at 70 % or more of the rate of reading alone."""
     return read_share(device, "8 billion", "max_autotune")
 
 
 @claim("DE28", at_least(1.2), scope="timing")
 def larger_comes_nearer(device: Device) -> Figure:
-    """With compiled layers, the larger model reads at least 1.2 times as fast as the smaller one."""
+    """With compiled layers, the model of 8 billion weights reads at least 1.2 times as fast as the model of 1.1
+    billion."""
     return unpaired_ratio(read_share(device, "8 billion", "layers"), read_share(device, "1.1 billion", "layers"))
 
 
 @claim("DE29", at_most(0.5), scope="timing")
 def energy_of_a_token(device: Device) -> Figure:
-    """With joined projections in a graph, a token takes at most half of the energy of the plain loop."""
+    """With joined projections in a graph, a token takes at most half of its energy in the plain loop."""
     return unpaired_ratio(*(joules(device, "decoder/steady_1b", rung) for rung in ("joined", "eager")))
 
 
 @claim("DE79", at_most(0.95), scope="timing")
 def fused_mlp(device: Device) -> Figure:
-    """With this book's fused MLP, a token of joined projections takes at least 5 % less time."""
+    """This book's fused MLP shortens a token with joined projections by at least 5 %."""
     return unpaired_ratio(*(steady_us(device, "decoder/steady_1b", rung) for rung in ("fused", "joined")))
 
 

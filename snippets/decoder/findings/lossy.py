@@ -48,25 +48,25 @@ def kernel_count(device: Device, way: str) -> Figure:
 
 @claim("DE44", at_least(1.5), scope="timing")
 def naive_int8(device: Device) -> Figure:
-    """Compiled in the default mode, an int8 product of one row takes at least 1.5 times as long as in bf16."""
+    """Compiled in the default mode, a product of one row takes at least 1.5 times as long in int8 as in bf16."""
     return over_bf16(device, "int8 compiled")
 
 
 @claim("DE45", at_most(0.75), scope="timing")
 def tuned_int8(device: Device) -> Figure:
-    """With max-autotune, an int8 product of one row takes at most three quarters of the time in bf16."""
+    """With max-autotune, a product of one row in int8 takes at most three quarters of its time in bf16."""
     return over_bf16(device, "int8 max-autotune")
 
 
 @claim("DE46", at_least(3), scope="timing", source=Source("FlagGems#5371", "2.3x a Triton kernel", device="NVIDIA H20"))
 def packed_int8(device: Device) -> Figure:
-    """PyTorch's own int8 operator takes at least three times as long as the product in bf16."""
+    """For one row, PyTorch's own int8 operator takes at least three times as long as the product in bf16."""
     return over_bf16(device, "int8 packed")
 
 
 @claim("DE47", at_most(0.8), scope="timing")
 def int4(device: Device) -> Figure:
-    """PyTorch's int4 operator takes at most four fifths of the time of the product in bf16."""
+    """For one row, PyTorch's int4 operator takes at most four fifths of the time of the product in bf16."""
     return over_bf16(device, "int4")
 
 
@@ -78,7 +78,7 @@ def fp8_kernels(device: Device) -> Figure:
 
 @claim("DE49", at_least(1), scope="timing")
 def int8_model(device: Device) -> Figure:
-    """Compiled in the default mode, a token of the int8 model takes no less time than one of the bf16 model."""
+    """Compiled in the default mode, a token of the int8 model takes at least as long as a token of the bf16 model."""
     return model_over_bf16(device, "int8")
 
 

@@ -69,7 +69,7 @@ def short_prompt(device: Device) -> Figure:
 
 @claim("DE31", at_least(50), scope="timing")
 def long_prompt(device: Device) -> Figure:
-    """A prompt of 2048 tokens is multiplied at half of a large product's rate or more."""
+    """A prompt of 2048 tokens does its arithmetic at half of a large product's rate or more."""
     return flops_share(device, "2048")
 
 

@@ -111,7 +111,7 @@ READING = Computation(
     "How long does reading take?",
     "decoder.floor_us",
     "{decoder.read_weight_bytes} of weights and {decoder.read_cache_bytes} of cache, at {decoder.read_rate}.",
-    "Add the bytes that are read and divide by the rate. Three digits do.",
+    "Add the bytes that are read, and divide by the rate. Three digits are enough.",
     {
         "decoder.floor_with_embedding": "that counts the input embedding, of which a token reads one row.",
         "decoder.floor_without_head": "that leaves out the output head, a matrix as large as the embedding.",

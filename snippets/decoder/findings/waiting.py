@@ -53,13 +53,14 @@ def graphs(device: Device, cache: str) -> Figure:
 
 @claim("DE51", at_least(1000), scope="timing")
 def first_token(device: Device) -> Figure:
-    """Compiled as a whole, the first token takes at least a thousand times as long as a later one."""
+    """If the whole decode step is compiled, the first token takes at least a thousand times as long as a later
+    token."""
     return unpaired_ratio(first_call_us(device, "whole"), later_call_us(device, "whole"))
 
 
 @claim("DE52", at_most(0.5), scope="timing")
 def layers_compile_faster(device: Device) -> Figure:
-    """Compiling one layer for all takes at most half of the time of compiling the whole step."""
+    """Compiling one layer for all layers takes at most half of the time of compiling the whole decode step."""
     return unpaired_ratio(*(first_call_us(device, start) for start in ("layers", "whole")))
 
 
@@ -95,8 +96,8 @@ def first_answer(device: Device) -> Figure:
 
 @claim("DE76", at_least(10), scope="timing")
 def first_answer_plans(device: Device) -> Figure:
-    """Where each token has a new length, a token of a process's first answer takes at least ten times as long as one of
-    the same answer again."""
+    """If each token has a new length, a token of a process's first answer takes at least ten times as long as when the
+    process repeats the answer."""
     return first_answer(device)
 
 
@@ -122,7 +123,8 @@ def waits(device: Device, prompt: str) -> Figure:
 
 @claim("DE56", at_least(5), scope="timing")
 def second_request(device: Device) -> Figure:
-    """While a prompt of 8,192 tokens is read, the other reader's token takes at least five times its usual time."""
+    """If a loop computes another text's prompt of 8,192 tokens first, a token takes at least five times its usual
+    time."""
     return waits(device, "8192")
 
 
@@ -155,8 +157,8 @@ def requests(device: Device) -> Html:
         rows.append(
             [f"{int(prompt):,}", *(format_value(us, "us") for us in (usual, longest)), waits(device, prompt).text]
         )
-    head = ["the other prompt's tokens", "a token, usually", "the token behind the prompt", "times"]
-    return table("One reader's tokens while another prompt is read", head, rows)
+    head = ["the other prompt's tokens", "usual time of a token", "the token behind the prompt", "ratio"]
+    return table("Tokens of one text, while the loop computes another text's prompt", head, rows)
 
 
 FIGURES: Mapping[str, Measure] = {

@@ -84,7 +84,8 @@ def _ours_over_compiled(device: Device, kind: str) -> Figure:
 
 @claim("D3", at_least(1.05), scope="timing")
 def enqueue_beyond_drift(device: Device) -> Figure:
-    """A process's first profiler session slows enqueueing a small step by at least 5 % more than it drifted before."""
+    """After a process's first profile, enqueueing a small step takes at least 5 % longer than its earlier drift
+    explains."""
     return unpaired_ratio(enqueue_after_profiling(device), enqueue_drift(device))
 
 

@@ -1,6 +1,7 @@
 """The pages of chapters in the order of `nav` in mkdocs.yml, the only list of them.
 
-A chapter can have several pages. Each is named after it: `fused_mlp.md`, then `fused_mlp_race.md`.
+Each part of `nav` holds chapters, except `OTHER_PARTS`. A chapter can have several pages. Each is named after it:
+`fused_mlp.md`, then `fused_mlp_race.md`.
 """
 
 from __future__ import annotations
@@ -17,16 +18,24 @@ from snippets.lab.page.kept import outline
 from snippets.lab.page.sample import chapter_of
 from snippets.lab.recording.device import PROJECT
 
-NAV_CHAPTERS = re.compile(r"^(?P<indent> *)- Chapters:.*\n(?P<pages>(?:(?P=indent) +- .*\n)*)", re.MULTILINE)
-"""The chapter list in the text of mkdocs.yml; plain YAML parsers reject the file's Python tags."""
+OTHER_PARTS = ("Start", "Reference", "Labs")
+"""Parts of the menu without chapters."""
+_PART = re.compile(r"^(?P<indent> +)- (?P<title>[^:\n]+):(?: *#.*)?\n(?P<pages>(?:(?P=indent) +- .*\n)+)", re.MULTILINE)
+"""A part in the text of mkdocs.yml; plain YAML parsers reject the file's Python tags."""
 _PAGE = re.compile(r'- "?(?P<title>.+?)"?: (?P<page>[\w/]+)\.md\s*(?:#.*)?$', re.MULTILINE)
 _DESCRIPTION = re.compile(r"\A---\n(?:.*\n)*?description: (.+)\n")
 
 
+def chapter_parts(config: str) -> dict[str, str]:
+    """Title of each part of `nav` that holds chapters -> its lines, in order, from the text of mkdocs.yml."""
+    parts = {match["title"]: match["pages"] for match in _PART.finditer(config) if _PAGE.search(match["pages"])}
+    return {title: pages for title, pages in parts.items() if title not in OTHER_PARTS}
+
+
 def chapters_in_nav(config: str) -> dict[str, str]:
     """Name of a chapter's page -> its title, in order, from the text of mkdocs.yml."""
-    section = NAV_CHAPTERS.search(config)
-    return {match["page"]: match["title"] for match in _PAGE.finditer(section["pages"])} if section else {}
+    lines = "".join(chapter_parts(config).values())
+    return {match["page"]: match["title"] for match in _PAGE.finditer(lines)}
 
 
 @once

@@ -46,8 +46,8 @@ def _pages(config: str, project: Path, root: str) -> Iterator[str]:
         if match["page"] is None:
             yield from ("", f"## {match['title']}", "")
             continue
-        if len(match["indent"]) == 2:  # the home page, in no section
-            yield from ("", "## Home", "")
+        if len(match["indent"]) == 2:  # a page in no part, such as the home page
+            yield from ("", f"## {match['title']}", "")
         page = match["page"].removesuffix("index")
         address = f"{root}{page}{'' if not page or page.endswith('/') else '/'}"
         yield f"- [{match['title']}]({address or './'}): {description_of(project, match['page'])}"

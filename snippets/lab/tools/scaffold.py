@@ -20,7 +20,7 @@ from kinetoscope.terminal import CommandError
 from snippets.lab.notebooks.cells import code_cells
 from snippets.lab.notebooks.files import SETUP, load_notebook
 from snippets.lab.notebooks.outputs import dumped
-from snippets.lab.page.nav import chapters_in_nav
+from snippets.lab.page.nav import OTHER_PARTS, chapter_parts, chapters_in_nav
 from snippets.lab.recording.device import DEFAULT_DEVICE, PROJECT
 
 FILES = Path(__file__).with_suffix(".txt")
@@ -151,10 +151,17 @@ def _is_taken(path: Path) -> bool:
 
 
 def with_page(config: str, name: str) -> str:
-    """The text of mkdocs.yml with a chapter at the end of nav's `Chapters`. Raises `ScaffoldError`."""
+    """The text of mkdocs.yml with a chapter at the end of the last part of `nav` that holds chapters.
+
+    Raises `ScaffoldError`.
+    """
     if name in chapters_in_nav(config):
         raise ScaffoldError(f"{name} is taken: nav in mkdocs.yml has its page. Choose another name, or remove the line")
-    return with_entry(config, "Chapters", f"- {chapter_title(name)}: {name}.md")
+    parts = list(chapter_parts(config))
+    if not parts:
+        others = ", ".join(OTHER_PARTS)
+        raise ScaffoldError(f"nav in mkdocs.yml has no part for chapters, only {others}; add one")
+    return with_entry(config, parts[-1], f"- {chapter_title(name)}: {name}.md")
 
 
 def with_lab(config: str, name: str) -> str:

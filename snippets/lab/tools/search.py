@@ -21,6 +21,7 @@ INDEX = "search/search_index.json"
 NOTEBOOKS = "labs/"
 HOME = "index.md"
 CHAPTER_BOOST = 1.5
+"""Times the boost that a page names at its top."""
 WORDS_BOOST = 2.5
 """A section that names what people type comes before the head of a page that has the same words."""
 NOTEBOOK_BOOST = 0.1
@@ -79,7 +80,7 @@ def improved(entry: Entry, chapters: Collection[str], words: Mapping[str, Sequen
         if entry["location"] in words:
             return {**entry, "boost": WORDS_BOOST}
     if page.rstrip("/") in chapters:
-        return {**entry, "boost": CHAPTER_BOOST}
+        return {**entry, "boost": CHAPTER_BOOST * entry.get("boost", 1)}
     if not page.startswith(NOTEBOOKS):
         return entry
     text = " ".join(_CODE.sub("", entry["text"]).replace(_BUTTON, "").split())

@@ -13,7 +13,7 @@ REGION = "Torch-Compiled Region"
 
 @claim("R11", equals(True))
 def region_of_a_graph(device: Device) -> Figure:
-    """`## Call CompiledFxGraph` lies in `Torch-Compiled Region`, and all kernels of the forward in it."""
+    """In a compiled forward, `## Call CompiledFxGraph` is inside `Torch-Compiled Region` and launches all kernels."""
     run = device["mlp/compiled"]
     return run.per_step(lambda step: all(_in_compiled_graph(kernel.op) for kernel in step.kernels))
 

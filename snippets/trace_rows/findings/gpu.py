@@ -35,7 +35,7 @@ def streams_annotated(device: Device) -> Figure:
 
 @claim("R8", equals(5))
 def five_copies(device: Device) -> Figure:
-    """All five lines that copy end in `aten::copy_`."""
+    """All five ways to copy in the example end in `aten::copy_`."""
     return device["trace_rows/copies"].per_step(lambda step: sum(op.name == "aten::copy_" for op in step.ops))
 
 
@@ -68,7 +68,7 @@ def pageable_to_pinned(device: Device) -> Figure:
 
 @claim("R10", equals("aten::sum"))
 def fills(device: Device) -> Figure:
-    """The fill of a few bytes before a long sum is launched by `aten::sum` itself."""
+    """`aten::sum` itself launches the fill of a few bytes before a long sum."""
     return device["trace_rows/item"].per_step(lambda step: ", ".join(_owner(fill.op) for fill in step.memsets))
 
 

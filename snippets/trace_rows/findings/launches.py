@@ -124,4 +124,4 @@ FIGURES = {
 }
 
 
-the_sum = partial(timeline, variants={"sum and look": "trace_rows/item"}, caption="A sum that the CPU looks at")
+the_sum = partial(timeline, variants={"sum and read": "trace_rows/item"}, caption="A sum whose value the CPU reads")

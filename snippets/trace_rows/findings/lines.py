@@ -38,4 +38,4 @@ def stopwatch(device: Device) -> Html:
         "the profiler is off again": data["samples_us"]["without"],
     }
     rows: list[Sequence[Cell]] = [[when, format_value(statistics.median(us), "us")] for when, us in samples.items()]
-    return table("A step of short operators, by the clock", ["in one process", "time of a step"], rows)
+    return table("A step of short operators, timed by the wall clock", ["in one process", "time of a step"], rows)

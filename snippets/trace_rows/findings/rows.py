@@ -77,7 +77,7 @@ def memory_rows(device: Device) -> Html:
     rows: list[Sequence[Cell]] = [
         [code(row["name"], 44), _signed(row["self_bytes"]), _signed(row["bytes"]), row["calls"]] for row in data[:6]
     ]
-    return table("Bytes that a row allocated less those it freed", ["row", "self", "total", "calls"], rows)
+    return table("Bytes that a row allocated minus bytes that it freed", ["row", "self", "total", "calls"], rows)
 
 
 def _signed(bytes_: int) -> str:

@@ -20,7 +20,7 @@ from tests.lab.samples import BOOK, DEVICE, Markup, assert_only_text, cells, rec
 
 def test_a_family_as_a_table() -> None:
     content = findings.families(BOOK, "memset")
-    assert content.startswith("<p>A fill is no kernel of the program")
+    assert content.startswith("<p>A fill isn&#x27;t a kernel of the program")
     assert cells(content) == [
         ["token", "what it says", "known how"],
         ["Memset", "a fill with one value", "● documentedKineto"],

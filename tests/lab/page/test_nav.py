@@ -22,11 +22,14 @@ def write(root: Path, nav: str, **pages: str) -> None:
 
 
 def test_a_row_for_each_chapter_in_the_order_of_nav(tmp_path: Path) -> None:
-    nav = "nav:\n  - H: index.md\n  - Chapters:  # in order\n    - Z, the first: z.md # x\n    - A: a.md\n  - B: b.md\n"
-    write(tmp_path, nav, z="Zed.", a="Ay.", b="Bee.")
+    nav = (
+        "nav:\n  - H: index.md\n  - Start:\n    - S: s.md\n  - One block:  # in order\n    - Z, the first: z.md # x\n"
+        "  - Training:\n    - A: a.md\n  - Reference:\n    - R: r.md\n  - B: b.md\nplugins:\n  - search:\n"
+    )
+    write(tmp_path, nav, z="Zed.", a="Ay.", b="Bee.", s="Es.", r="Are.")
     content = "".join(chapter_table(tmp_path).splitlines())
     assert '<tr><td><a href="z/">Z, the first</a></td><td>Zed.</td></tr><tr><td><a href="a/">A</a></td>' in content
-    assert "Bee." not in content
+    assert content.count("<tr>") == 3
 
 
 @pytest.mark.parametrize("text", EVIL)

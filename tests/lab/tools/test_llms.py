@@ -20,6 +20,7 @@ nav:
       - "Your trace: for programs": your_trace_json.md # a comment
       - Labs: labs/index.md
       - "By yourself": labs/mlp.ipynb
+  - Contributing: contributing.md
 
 theme: material
 """
@@ -29,7 +30,7 @@ theme: material
 def project(tmp_path: Path) -> Path:
     (tmp_path / "docs/labs").mkdir(parents=True)
     (tmp_path / "mkdocs.yml").write_text(CONFIG)
-    for page in ("index", "your_trace_json", "labs/index"):
+    for page in ("index", "your_trace_json", "labs/index", "contributing"):
         (tmp_path / f"docs/{page}.md").write_text(f"---\ndescription: What {page} is.\n---\n\n# A\n")
     return tmp_path
 
@@ -37,9 +38,9 @@ def project(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("root", ["", "https://example.org/book/"])
 def test_pages_and_files(project: Path, monkeypatch: pytest.MonkeyPatch, root: str) -> None:
     monkeypatch.setenv("SITE_URL", root)
-    assert write_llms(project, project) == 3
+    assert write_llms(project, project) == 4
     lines = (project / "llms.txt").read_text().splitlines()
-    assert lines[:13] == [
+    assert lines[:17] == [
         "# A book",
         "",
         "> About traces.",
@@ -53,8 +54,12 @@ def test_pages_and_files(project: Path, monkeypatch: pytest.MonkeyPatch, root: s
         f"- [Your trace: for programs]({root}your_trace_json/): What your_trace_json is.",
         f"- [Labs]({root}labs/): What labs/index is.",
         "",
+        "## Contributing",
+        "",
+        f"- [Contributing]({root}contributing/): What contributing is.",
+        "",
     ]
-    assert f"- [SKILL.md]({root}SKILL.md): " in lines[15]
+    assert f"- [SKILL.md]({root}SKILL.md): " in lines[19]
 
 
 def test_a_page_without_a_description(project: Path) -> None:

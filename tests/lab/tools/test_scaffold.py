@@ -102,7 +102,7 @@ def test_the_books_own_nav_takes_a_chapter_at_the_end_of_its_lists() -> None:
     assert re.fullmatch(r"  - .+:", after[page + 1])
     lab = after.index('      - "Zz made, by yourself": labs/zz_made.ipynb')
     assert re.fullmatch(r" {6}- .+: labs/\w+\.ipynb", after[lab - 1])
-    assert re.fullmatch(r"  - .+:", after[lab + 1])
+    assert re.fullmatch(r"  - .+: \w+\.md", after[lab + 1])
     assert [line for index, line in enumerate(after) if index not in (page, lab)] == before.splitlines()
 
 
@@ -147,13 +147,19 @@ def test_what_cannot_be_made_leaves_nothing(tmp_path: Path) -> None:
         assert samples.files(root) == before, name
 
 
-@pytest.mark.parametrize("section", ["Chapters", "Labs"])
-def test_without_a_list_in_nav_nothing_is_made(tmp_path: Path, section: str) -> None:
+NO_LIST = {
+    "  - Chapters:\n      - Other: other.md\n": "nav in mkdocs.yml has no part for chapters, only Start, ",
+    "  - Labs:\n      - What a lab is: labs/index.md\n": "mkdocs.yml has no list `- Labs:` in nav",
+}
+
+
+@pytest.mark.parametrize(("part", "message"), NO_LIST.items())
+def test_without_a_list_in_nav_nothing_is_made(tmp_path: Path, part: str, message: str) -> None:
     root = copies.project(tmp_path)
     config = root / "mkdocs.yml"
-    config.write_text(config.read_text().replace(f"- {section}:", "- Parts:"))
+    config.write_text(config.read_text().replace(part, ""))
     before = samples.files(root)
-    with pytest.raises(ScaffoldError, match=rf"mkdocs\.yml has no list `- {section}:` in nav"):
+    with pytest.raises(ScaffoldError, match=re.escape(message)):
         create_chapter("rmsnorm", root)
     assert samples.files(root) == before
 

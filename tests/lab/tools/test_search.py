@@ -55,6 +55,11 @@ def test_an_index(tmp_path: Path) -> None:
     }
 
 
+def test_a_page_of_a_chapter_keeps_its_own_boost(tmp_path: Path) -> None:
+    (second,) = improved(tmp_path, {**HEAD, "boost": 0.5})
+    assert second == {**HEAD, "boost": 0.5 * CHAPTER_BOOST}
+
+
 def test_questions_lead_to_their_section(tmp_path: Path) -> None:
     text = "<p>People ask: Why is <code>a::b</code>\nslow? Is x &lt; y? And why?</p> <p>Why? Here.</p>"
     section = {"location": "rows/#b", "title": "B", "text": text, "tags": ["of the page"]}
