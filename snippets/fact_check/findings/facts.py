@@ -11,7 +11,8 @@ from kinetoscope.html import Cell, Html, code, table, with_code
 from kinetoscope.trace.text import shortened
 from snippets.fact_check.findings.other_device import recorded, source_verdict
 from snippets.fact_check.findings.sources import DOCUMENTS, H100, Document
-from snippets.fact_check.findings.statements import LABELS, POST_CLAIMS, STATEMENTS, Statement
+from snippets.fact_check.findings.statements import STATEMENTS, Statement
+from snippets.fact_check.findings.values import LABELS, POST_CLAIMS
 from snippets.lab.finding import Device, Figure, Measure
 from snippets.lab.finding.book import Verdict, find_claim, judge
 from snippets.lab.finding.claim import STATUSES, Source, Status

@@ -28,6 +28,8 @@ ARTICLES = (DEEP_DIVE, DIGEST, NEWS, TUTORIAL)
 DOCUMENTS = (*ARTICLES, *POSTS)
 
 A100, H100 = "NVIDIA A100", "NVIDIA H100"
+ANYWHERE = ""
+"""The device of a value that a source gives for no GPU in particular."""
 deep_dive, digest, news, tutorial = (partial(Source, document.who) for document in ARTICLES)
 
 

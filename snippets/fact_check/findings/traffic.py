@@ -8,8 +8,7 @@ from kinetoscope.trace.events import GpuActivity, Step
 from kinetoscope.trace.queries import kernel_time_us
 from kinetoscope.trace.work import ActivityWork, step_work
 from snippets.fact_check.findings.datasheet import peaks_of
-from snippets.fact_check.findings.sources import digest, news
-from snippets.fact_check.findings.structure import ANYWHERE
+from snippets.fact_check.findings.sources import ANYWHERE, digest, news
 from snippets.lab.finding import Device, Figure, Measure, Run, at_least, claim
 from snippets.lab.finding.measure import paired_difference, paired_ratio, smallest
 from snippets.mlp.findings.steps import pointwise

@@ -12,7 +12,8 @@ from kinetoscope.trace.kineto import read_recorded_trace
 from snippets.fact_check.findings import block, facts, structure, sweep, tables, times
 from snippets.fact_check.findings.other_device import source_verdict
 from snippets.fact_check.findings.sources import ARTICLES, DEEP_DIVE, DOCUMENTS, TUTORIAL
-from snippets.fact_check.findings.statements import LABELS, STATEMENTS
+from snippets.fact_check.findings.statements import STATEMENTS
+from snippets.fact_check.findings.values import LABELS
 from snippets.lab.finding import Device, Figure, NotTimed
 from snippets.lab.finding.book import all_claims, find_claim, findings, judge
 from snippets.lab.finding.claim import STATUSES, Status

@@ -1,0 +1,67 @@
+"""What the value of each claim in the tables of the fact check is, and the claims of the posts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+LABELS: Mapping[str, str] = {
+    "FC23": "CPU's time saved, two kernels",
+    "O-P13": "kernels saved, compiled",
+    "RG18": "launches saved, a stack of Linears",
+    "FC25": "shapes that gain a fifth",
+    "O-P11": "speedup of the compiled MLP",
+    "RG19": "time saved, a stack, few tokens",
+    "RG20": "time saved, a stack, many tokens",
+    "FC26": "speedup of the fused block",
+    "FC47": "Linears and their kernels",
+    "FC33": "compiled over eager, one token",
+    "FC34": "registers of a thread",
+    "FC8": "kernels of the products",
+    "FC35": "speedup beyond the L2 cache",
+    "TM18": "speedup under autocast",
+    "FC48": "share of the step",
+    "FC12": "compiled peak over eager's",
+    "FC1": "kernels, and the fused one",
+    "FC52": "operators without GPU work",
+    "FC51": "idle share of the GPU",
+    "FC2": "size of that tensor",
+    "FC3": "traffic spared",
+    "FC43": "writes spared",
+    "FC44": "shape of the input",
+    "FC45": "share of the saved time",
+    "FC38": "compiled energy over eager's",
+    "FC20": "time of that kernel",
+    "FC21": "time of that kernel",
+    "FC37": "its share of the forward",
+    "K3": "Liger's kernel over Inductor's",
+    "FC39": "largest difference",
+    "FC11": "kernels compiled at the first call",
+    "FC10": "compilations of Liger's kernel",
+    "FC53": "blocks and rows",
+    "FC54": "lookups without a change",
+    "FC9": "new sizes that compile",
+    "FC40": "time for any size over one size",
+    "FC5": "difference to float64",
+    "FC50": "numbers to a row, read to written",
+    "FC4": "tensors moved",
+    "FC46": "smaller of two speedups",
+    "FC6": "kernel of the Linear",
+    "FC49": "library of the kernel",
+    "FC41": "bytes, fused and eager",
+    "FC28": "GELU's time in a trace",
+    "FC27": "GELU's time alone",
+    "FC29": "time of the fused Linear",
+    "FC30": "time of the block",
+    "FC31": "speedup of the fused block",
+    "FC32": "time saved",
+    "TM58": "free parts of reserved memory",
+    "TM53": "non-releasable share",
+    "TM54": "counted by the table",
+}
+"""Claim of an article -> what its value is."""
+POST_CLAIMS = (
+    *("P1", "P3", "P25", "P28", "P40", "P45"),
+    *("L1", "L5", "L8", "L11", "L12", "M1", "M2", "M3", "M4", "M5", "M7", "M8", "M9", "M11", "M12", "K2", "K4"),
+    *("A1", "A2", "A3", "A4", "A9", "A11"),
+)
+"""Figures on which the posts rest their conclusions."""
