@@ -48,7 +48,8 @@ FIRST = {
     "int4 slow": "decoder_faults",
     "ddp": "several_gpus",
     "nccl slow": "several_gpus",
-    "fsdp overlap": "several_gpus",
+    "fsdp overlap": "several_gpus_sharding",
+    "tensor parallel": "several_gpus_sharding",
     "straggler": "several_gpus_faults",
 }
 """What people type -> the page that comes first."""
