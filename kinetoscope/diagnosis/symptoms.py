@@ -125,6 +125,7 @@ FULL = Branch(
             "Compare the ranks: the shortest call is the late rank's. Send during backward, or send less.",
             "several_gpus/#data-parallel",
             ("exposed-communication", "stragglers"),
+            also="several_gpus_faults/#uneven",
         ),
     ),
 )

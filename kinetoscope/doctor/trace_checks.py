@@ -21,6 +21,7 @@ from kinetoscope.doctor.step_checks import (
 from kinetoscope.trace.events import Trace
 from kinetoscope.trace.foreign import foreign_text, is_foreign
 from kinetoscope.trace.missing_gpu import counter_ranges, dropped_kernels, launch_calls
+from kinetoscope.trace.processes import COMPARE_RANKS, merged_text
 from kinetoscope.trace.text import shortened
 from kinetoscope.trace.units import format_value
 
@@ -198,8 +199,15 @@ def check_ids(trace: Trace) -> Check | None:
         return Check("ids", "ok", "each is of one process") if calls or ops else None
     seen = f"{correlations:,} correlations and {external:,} external ids are of several processes"
     if trace.processes:
-        seen += f" ({', '.join(trace.processes[:8])}{', ...' * (len(trace.processes) > 8)}), which are told apart"
+        seen += f"; {merged_text(trace.processes)}, which are told apart"
     return Check("ids", "warning", seen, "keep the file of each rank; give them to report together")
+
+
+def check_ranks(trace: Trace) -> Check | None:
+    """Ranks that `merge` joined: the other checks take them together, and only the report compares them."""
+    if not trace.is_merged:
+        return None
+    return Check("ranks", "ok", f"{merged_text(trace.processes)}: {COMPARE_RANKS}")
 
 
 def check_clocks(trace: Trace) -> Check | None:
@@ -230,6 +238,7 @@ CHECKS: tuple[Callable[[Trace], Check | None], ...] = (
     check_unlaunched,
     check_operators,
     check_ids,
+    check_ranks,
     check_clocks,
     check_steps,
     check_same_work,
