@@ -119,7 +119,7 @@ def calls_of_add(device: Device) -> Figure:
     return device["matmul_add/eager_64"].per_step(lambda step: names(calls_under(step, "aten::add")))
 
 
-@claim("P21", equals(100), scope="this-gpu", source=Source("Part 1", "every one"))
+@claim("P21", equals(100), scope="this-gpu", source=Source("Part 1", "every one"), is_advice=True)
 def queries_before_matmuls(device: Device) -> Figure:
     """Rule of thumb: an occupancy query marks the launch of a matrix product.
 
