@@ -51,13 +51,6 @@ def item_alone(device: Device) -> Figure:
     return percent(unpaired_ratio(_clock(device, "right", "item"), _sum_us(device, "right", PHASES)))
 
 
-def blamed_phase(device: Device) -> Figure:
-    """The phase that takes longest by a clock that does not wait for the GPU."""
-    times = {phase: _clock(device, "wrong", phase) for phase in PHASES}
-    longest = max(times, key=lambda phase: times[phase].number)
-    return Figure(longest, origin=times[longest].origin)
-
-
 def clocks(device: Device) -> Html:
     """Each phase by both clocks."""
     rows = [
