@@ -34,7 +34,8 @@ def _sum_us(device: Device, clock: str, phases: Sequence[str]) -> Figure:
 
 @claim("TS60", at_most(0.5), scope="timing")
 def wrong_clock(device: Device) -> Figure:
-    """By a clock that doesn't synchronize, forward, backward and optimizer seem to take less than half of their time."""
+    """By a clock that doesn't synchronize, forward, backward and optimizer seem to take less than half of their
+    time."""
     return unpaired_ratio(*(_sum_us(device, clock, PHASES[:3]) for clock in ("wrong", "right")))
 
 
