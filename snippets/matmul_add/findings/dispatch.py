@@ -175,7 +175,7 @@ def wait_idle(device: Device) -> Figure:
 def wait_to_work_64(device: Device) -> Figure:
     """At 64 the closing cudaDeviceSynchronize is many times as long as all the work that it waits for.
 
-    With nothing left to wait for, the call takes only its own time. In the post's trace the GPU began late."""
+    With nothing left to wait for, the call takes only its own time. In Part 1's trace the GPU began late."""
 
     def wait_to_work(run: Run) -> Figure:
         trace = run.whole.trace
