@@ -161,7 +161,10 @@ def _notes(merged: Digest, compared: Compared) -> Iterable[str]:
     yield from damage_notes(ranks)
     size = ranks[0].world_size
     if size and len(ranks) < size:
-        yield f"{len(ranks)} of {size} ranks are given: the one that arrives last may be missing."
+        yield (
+            f"{len(ranks)} of {size} ranks {'is' if len(ranks) == 1 else 'are'} given: the rank that arrives last may "
+            "be missing, and transfer may include waiting for it."
+        )
     if size and len(ranks) > size:
         yield f"{len(ranks)} ranks are given, though the world size is {size}."
     counts = {rank.collectives / rank.step_count for rank in ranks}

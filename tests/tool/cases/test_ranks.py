@@ -106,6 +106,18 @@ def test_jobs_without_a_late_rank(name: str, headline: str) -> None:
     assert report.headline.startswith(headline)
 
 
+def test_a_job_of_which_a_rank_is_missing() -> None:
+    """Rank 0 waits for rank 2, which is not given, and rank 1 for rank 3."""
+    report = report_several([JOBS / f"mesh_late_rank3.rank{rank}.json.gz" for rank in (0, 1, 3)])
+    assert report.headline == (
+        "Rank 1 waits 6.23 ms of 13.9 ms per step for rank 3. On rank 0, transfer, or waiting for a missing rank, "
+        "takes 7.89 ms of 13.9 ms per step (57 %) with nothing beside it. Only 3 of 4 ranks are given: the rank that "
+        "arrives last may be missing."
+    )
+    assert "rank 0: 5.78 ms own work, 7.89 ms transfer, or waiting for a missing rank, " in report.parts[0].html
+    assert "7.89 ms transfer, or waiting</text>" in report.parts[0].html
+
+
 def test_communication_by_copies() -> None:
     """`fused_all_gather_matmul` copies between the GPUs; no NCCL kernel runs."""
     data = report_data(read_diagnosed(JOBS / "async_tp.rank0.json.gz"))
