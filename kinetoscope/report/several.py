@@ -23,7 +23,7 @@ from kinetoscope.ranks.joined import is_merged, read_ranks
 from kinetoscope.ranks.merge import are_ranks, merge
 from kinetoscope.ranks.ranks import RanksReport, ranks_report
 from kinetoscope.ranks.texts import ranks_headline
-from kinetoscope.report.rank_findings import Findings, RankFinding, rank_findings
+from kinetoscope.report.rank_findings import Findings, RankFinding, beside_waiting, rank_findings
 from kinetoscope.report.ranks_document import RanksDocument, ranks_document
 from kinetoscope.report.ranks_html import ranks_kicker, ranks_lead, ranks_report_parts
 from kinetoscope.trace.documents import document_data
@@ -141,7 +141,8 @@ def _are_ranks(digests: Sequence[Digest]) -> bool:
 
 def _ranks(sides: Sequence[_Reduced], paths: Sequence[Path], site: str) -> MultiReport:
     report = ranks_report(side.digest for side in sides)
-    findings = {side.digest.ranks[0].rank or 0: side.findings for side in sides if side.findings is not None}
+    alone = {side.digest.ranks[0].rank or 0: side.findings for side in sides if side.findings is not None}
+    findings = beside_waiting(alone, report)
     is_sound = all(side.is_whole for side in sides)
     count = len(report.ranks)
     return MultiReport(
