@@ -22,7 +22,7 @@ from kinetoscope.trace.units import format_value
 MIN_OUTSIDE = 0.05
 """Share of the GPU's time in no step from which the headline tells it."""
 SPAN = "the time from the first step until its work is done"
-"""The time of which the GPU's share is told if it is clearly longer than the steps: it has pauses or later work, too."""
+"""The time of which the GPU's share is told if that is clearly longer than the steps: with pauses or later work."""
 WHOLE = "the whole trace"
 """`Trace.steps_from` of a trace in which nothing marks steps."""
 
