@@ -19,6 +19,7 @@ from statistics import fmean
 from kinetoscope.job.compared import Clocks, Compared, RankWork
 from kinetoscope.job.rank_parts import RankParts
 from kinetoscope.ranks.collectives import GroupWaiting, ShownCollectives, group_waiting, shown_collectives
+from kinetoscope.ranks.different_runs import different_runs
 from kinetoscope.ranks.digest import MAX_CALLS, Digest, RankDigest, RankStep, calls_in
 from kinetoscope.ranks.lanes import StepLanes, step_lanes
 from kinetoscope.ranks.late import Straggler, stragglers, us_text
@@ -86,6 +87,18 @@ class RanksReport:
     def missing_ranks(self) -> int:
         """How many ranks of the job are not given; 0 if the traces do not tell."""
         return max(0, (self.digest.ranks[0].world_size or 0) - len(self.ranks))
+
+    @property
+    def different_runs(self) -> str:
+        """That the ranks were recorded one after the other; empty if not, or if a trace does not tell its time."""
+        ranks = self.digest.ranks
+        if not all(rank.origin_ns and rank.windows for rank in ranks):
+            return ""
+        spans_ns = {
+            _number(rank): (rank.origin_ns + rank.windows[0].start_ns, rank.origin_ns + rank.windows[-1].end_ns)
+            for rank in ranks
+        }
+        return different_runs(spans_ns)
 
     @property
     def straggler(self) -> Straggler | None:

@@ -172,7 +172,7 @@ def ranks_document(
         costliest_collective=None if shown is None else shown.costliest,
         longest_collective=None if shown is None else shown.longest,
         clocks=report.clocks,
-        notes=report.notes,
+        notes=tuple(filter(None, (report.different_runs, *report.notes))),
         method=METHOD,
     )
 

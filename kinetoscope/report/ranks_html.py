@@ -88,6 +88,7 @@ def ranks_report_parts(report: RanksReport, findings: Findings) -> tuple[Part, .
 
 
 def _method_html(report: RanksReport) -> Html:
-    limits = "".join(f"<li>{escape(text)}</li>" for text in report.notes)
+    notes = filter(None, (report.different_runs, *report.notes))
+    limits = "".join(f"<li>{escape(text)}</li>" for text in notes)
     listed = f'<ul class="notes">{limits}</ul>' if limits else ""
     return Html(f"{listed}{note(METHOD)}")

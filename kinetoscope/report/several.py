@@ -58,6 +58,8 @@ class MultiReport:
     """Of the findings that cost time in every step, and of late ranks; None without the traces of all ranks."""
     is_whole: bool = True
     """Whether times per step can be judged."""
+    warnings: tuple[str, ...] = ()
+    """Why the files may not belong together, a sentence each."""
 
     @property
     def data(self) -> dict[str, Any]:
@@ -145,8 +147,9 @@ def _ranks(sides: Sequence[_Reduced], paths: Sequence[Path], site: str) -> Multi
     findings = beside_waiting(alone, report)
     is_sound = all(side.is_whole for side in sides)
     count = len(report.ranks)
+    of_one_job = "of one job" if not report.different_runs else "that may be of different runs"
     return MultiReport(
-        f"{count:,} rank{'' if count == 1 else 's'} of one job",
+        f"{count:,} rank{'' if count == 1 else 's'} {of_one_job}",
         ranks_headline(report),
         ranks_report_parts(report, findings),
         ranks_document(report, findings, [path.name for path in paths], site, is_sound),
@@ -154,6 +157,7 @@ def _ranks(sides: Sequence[_Reduced], paths: Sequence[Path], site: str) -> Multi
         ranks_lead(report),
         frozenset(_severities(report, findings)) if len(findings) == count else None,
         is_sound,
+        tuple(filter(None, [report.different_runs])),
     )
 
 
