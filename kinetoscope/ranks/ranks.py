@@ -51,7 +51,7 @@ class RankTimes:
     exposed_us: float
     idle_us: float
     last_at: int
-    """Collectives at which it arrived last, of the compared collectives."""
+    """Collectives at which it arrived last and another rank waited longer than the clocks of the ranks differ."""
     delays_us: float
     """Time that the other ranks together waited for it, hidden or not, per step."""
 
@@ -113,8 +113,10 @@ def ranks_report(digests: Iterable[Digest]) -> RanksReport:
     late = stragglers(compared, {_number(rank): rank for rank in merged.ranks})
     last_at: dict[int, int] = defaultdict(int)
     delays: dict[int, float] = defaultdict(float)
+    clocks = compared.clocks
+    agreement_ns = round(1000 * clocks.spread_us) if clocks.are_comparable else 0
     for each in compared.matched:
-        last_at[each.last] += 1
+        last_at[each.last] += each.longest_wait_ns > agreement_ns
         delays[each.last] += each.waited_ns / 1000 / compared.step_count([each.last])
     shown = shown_collectives(compared)
     return RanksReport(
@@ -129,7 +131,7 @@ def ranks_report(digests: Iterable[Digest]) -> RanksReport:
         pipeline=pipeline(compared),
         shown=shown,
         lanes=None if shown is None else step_lanes(compared, shown.costliest.step, shown.costliest.last),
-        clocks=compared.clocks,
+        clocks=clocks,
         notes=tuple((*_notes(merged, compared), *_launch_notes(late, compared))),
     )
 

@@ -292,6 +292,17 @@ def test_without_group_names_only_what_all_ranks_have_is_compared() -> None:
     assert any("1 collectives are not compared" in text for text in report.notes)
 
 
+@pytest.mark.parametrize(("apart_us", "last_at"), [(0.0, [0, 3]), (2.0, [0, 3]), (4.0, [0, 0])])
+def test_a_wait_shorter_than_the_clocks_differ_makes_no_rank_last(apart_us: float, last_at: list[int]) -> None:
+    """Rank 0 waits 3 us for rank 1 at each of three collectives, whose ends are `apart_us` apart on the two clocks."""
+    works = ([(GEMM, 0.0, 97.0), (ALL_REDUCE, 97.0, 43.0)], [(GEMM, 0.0, 100.0), (ALL_REDUCE, 100.0, 40.0)])
+    digests = []
+    for rank, work in enumerate(works):
+        trace = trace_of([work] * 3, rank=rank, world_size=2, group="dp")
+        digests.append(digest(structs.replace(trace, origin_ns=1_000_000 + rank * round(1000 * apart_us))))
+    assert [rank.last_at for rank in ranks_report(digests).ranks] == last_at
+
+
 def test_steps_that_a_rank_lacks_are_not_compared() -> None:
     """Rank 1 was profiled for two of three steps; its waiting is a mean over those two."""
     every = ranks(0, 80.0, count=2)
