@@ -185,8 +185,14 @@ def _profile(experiment: Experiment, subject: Subject, name: str = "") -> Profil
 
 def _choose(name: str, parameters: Mapping[str, Value]) -> tuple[Experiment, Subject]:
     chosen = find(name)
-    if len(chosen) != 1 or chosen[0].make is None:
-        raise UnknownName(f"{name!r} is not one profiled experiment: write CHAPTER/EXPERIMENT")
+    if len(chosen) != 1:
+        raise UnknownName(f"{name!r} is not one experiment: write CHAPTER/EXPERIMENT")
+    if chosen[0].make is None:
+        kind = "a loop" if chosen[0].loop is not None else "a probe"
+        raise UnknownName(
+            f"{name} is {kind}, and a notebook profiles single steps: write a step as an experiment with make, or run "
+            f"python -m snippets.lab run {name}"
+        )
     experiment = chosen[0].at(**parameters)
     return experiment, _make_subject(chosen[0].make, tuple(experiment.parameters.items()))
 

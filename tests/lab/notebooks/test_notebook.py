@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -128,6 +129,28 @@ def test_a_profile_of_a_function_of_ones_own(tmp_path: Path) -> None:
 def test_errors_of_profile_and_race(call: Callable[[], object], error: type[Exception]) -> None:
     with pytest.raises(error):
         call()
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("linear", "'linear' is not one experiment: write CHAPTER/EXPERIMENT"),
+        (
+            "decoder/eager",
+            "decoder/eager is a loop, and a notebook profiles single steps: write a step as an experiment with "
+            "make, or run python -m snippets.lab run decoder/eager",
+        ),
+        (
+            "linear/new_strides",
+            "linear/new_strides is a probe, and a notebook profiles single steps: write a step as an experiment with "
+            "make, or run python -m snippets.lab run linear/new_strides",
+        ),
+    ],
+)
+def test_what_a_notebook_cannot_profile(name: str, message: str) -> None:
+    for call in (profile, race):
+        with pytest.raises(UnknownName, match=f"^{re.escape(message)}$"):
+            call(name)
 
 
 # ---- races
