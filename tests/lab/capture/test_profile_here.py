@@ -75,6 +75,7 @@ def test_several_ranks_are_profiled_into_one_trace(capsys: pytest.CaptureFixture
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "ranks/first on cpu: size=6, 2 ranks"
     assert [line.split()[:1] for line in lines].count(["step"]) == 1, "the table of rank 0 alone"
+    assert lines[1] == "The table of rank 0:"
     trace = tmp_path / "traces" / "ranks_first_6.json"
     assert [(each.rank, len(each.steps)) for each in read_ranks(trace)] == [(0, 2), (1, 2)]
     assert lines[-2:] == [f"trace: {trace}", f"  in Perfetto:   python -m kinetoscope open {trace}"]
@@ -109,15 +110,14 @@ def test_the_example_of_the_contributors_page_runs(
 ) -> None:
     """And its check fails if the ranks do not sum their gradients."""
     text = (PROJECT / "docs" / "contributing.md").read_text("utf-8")
-    (example,) = re.findall(r"```python\n(def data_parallel.*?)```", text, re.DOTALL)
-    head = "from __future__ import annotations\n\nfrom snippets.lab.experiment import Experiment, Loop\n\n"
+    (example,) = re.findall(r"```python\n(from [^\n]+\n\n\ndef data_parallel.*?)```", text, re.DOTALL)
     reduced = "            dist.all_reduce(weight.grad)\n"
     assert example.count(reduced) == 1
     alone = example.replace(reduced, "").replace('chapter="rmsnorm"', 'chapter="alone"')
     for chapter, source in (("rmsnorm", example), ("alone", alone)):
         folder = tmp_path / tmp_path.name / chapter
         folder.mkdir(parents=True)
-        (folder / "experiments.py").write_text(f"{head}{source}")
+        (folder / "experiments.py").write_text(f"from __future__ import annotations\n\n{source}")
     monkeypatch.syspath_prepend(tmp_path)
     (experiment,) = find("rmsnorm/data_parallel", tmp_path.name)
     profile_here(experiment.at(tokens=8), "cpu", None, tmp_path.name)
