@@ -63,6 +63,7 @@ def _rows(report: RanksReport, late: Collection[int], longest_us: float) -> Html
         rows += [bar_row(part, late, longest_us, transfer_name(report)) for part in parts]
     apart = " The sets of ranks do not wait for each other." if len(groups) > 1 else ""
     about = f"Each bar is as long as the rank's step, on one scale. A rank that works longest waits least.{apart}"
+    about += _missing(report)
     kinds = [
         "own",
         "transfer",

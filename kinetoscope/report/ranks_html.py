@@ -46,8 +46,9 @@ def _tiles(report: RanksReport) -> Iterable[tuple[str, str, str]]:
     compared = " and ".join(f"{each:,} {name}{'' if each == 1 else 's'}" for each, name in counts if each)
     yield "time of a step", us_text(median(part.step_us for part in parts)), "mean of the steps; median of the ranks"
     if late is None:
-        none = "none of those given" if report.missing_ranks else "none"
-        yield "late rank", none if compared else "unknown", f"{compared or 'no collectives'} compared"
+        is_known = compared and not report.missing_ranks
+        missing = f"; missing ranks: {report.missing_ranks:,}" if report.missing_ranks else ""
+        yield "late rank", "none" if is_known else "unknown", f"{compared or 'no collectives'} compared{missing}"
     else:
         last_at = next(rank.last_at for rank in report.ranks if rank.rank == late.rank)
         saving = f"on time, a step would be {us_text(late.saving_us)} shorter"

@@ -140,6 +140,8 @@ def test_a_job_of_which_a_rank_is_missing() -> None:
     )
     assert "rank 0: 5.78 ms own work, 7.89 ms transfer, or waiting for a missing rank, " in report.parts[0].html
     assert "7.89 ms transfer, or waiting</text>" in report.parts[0].html
+    assert "waits least. Transfer includes waiting for ranks that are not given.</p>" in report.parts[0].html
+    assert "<strong>unknown</strong><small>48 collectives compared; missing ranks: 1</small>" in report.lead
 
 
 def test_communication_by_copies() -> None:
