@@ -135,16 +135,10 @@ def test_errors_of_profile_and_race(call: Callable[[], object], error: type[Exce
     ("name", "message"),
     [
         ("linear", "'linear' is not one experiment: write CHAPTER/EXPERIMENT"),
-        (
-            "decoder/eager",
-            "decoder/eager is a loop, and a notebook profiles single steps: write a step as an experiment with "
-            "make, or run python -m snippets.lab run decoder/eager",
-        ),
-        (
-            "linear/new_strides",
-            "linear/new_strides is a probe, and a notebook profiles single steps: write a step as an experiment with "
-            "make, or run python -m snippets.lab run linear/new_strides",
-        ),
+        *[
+            (name, f"{name} is a loop or a probe: python -m snippets.lab run {name} runs it here")
+            for name in ("decoder/eager", "linear/new_strides")
+        ],
     ],
 )
 def test_what_a_notebook_cannot_profile(name: str, message: str) -> None:
