@@ -6,7 +6,9 @@ They find faults of the recording. The report's rules find faults of the recorde
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+
+from msgspec import structs
 
 from kinetoscope.doctor.checks import MISSING_EVENTS, Check, Status
 from kinetoscope.doctor.step_checks import (
@@ -47,9 +49,36 @@ def check_trace(trace: Trace) -> list[Check]:
     return [check for check in found if check is not None]
 
 
+def check_ranks(checks_of: Mapping[int, Sequence[Check]]) -> list[Check]:
+    """The checks of several ranks' traces, each rank by itself: what is right on all ranks takes one line.
+
+    Args:
+        checks_of: rank -> the checks of its trace.
+    """
+    together: dict[str, dict[int, Check]] = {}
+    for rank, checks in checks_of.items():
+        for check in checks:
+            together.setdefault(check.name, {})[rank] = check
+    found: list[Check] = []
+    for name, of_ranks in together.items():
+        wrong = {rank: check for rank, check in of_ranks.items() if check.status != "ok"}
+        texts = {check.seen for check in of_ranks.values()}
+        if not wrong:
+            first = next(iter(of_ranks.values()))
+            seen = first.seen if len(texts) == 1 else f"on each of {len(of_ranks):,} ranks"
+            found.append(Check(name, "ok", seen, sources=first.sources))
+        ranks_of: dict[Check, list[int]] = {}
+        for rank, check in wrong.items():
+            ranks_of.setdefault(check, []).append(rank)
+        for check, ranks in ranks_of.items():
+            listed = ", ".join(map(str, ranks[:8])) + ", ..." * (len(ranks) > 8)
+            found.append(structs.replace(check, seen=f"rank{'s' * (len(ranks) > 1)} {listed}: {check.seen}"))
+    return found
+
+
 def trace_verdict(checks: Sequence[Check]) -> str:
     """Whether the trace is reliable, in a sentence."""
-    failed = [check.name for check in checks if check.status == "failed"]
+    failed = dict.fromkeys(check.name for check in checks if check.status == "failed")
     if failed:
         return f"record it again: {', '.join(failed)}"
     warnings = sum(check.status == "warning" for check in checks)

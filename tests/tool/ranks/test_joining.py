@@ -223,11 +223,16 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeyp
     written(paths[1], 5, distributedInfo={"rank": 5, "world_size": 16})
     written(paths[0], 3, distributedInfo={"rank": 3, "world_size": 16}, late_us=-0.5e6)
     assert main(["merge", *map(str, paths), "-o", str(output)]) == 0
+    apart = "Rank 5 starts 0.499 s after rank 3 has ended: they are of different runs, or the clocks of their machines"
     assert capsys.readouterr().err == (
-        "note: 2 of 16 ranks are given; missing: 0, 1, 2, 4, 6, 7, 8, 9 and 6 more.\n"
-        "note: Rank 5 starts 0.499 s after rank 3 has ended: they are of different runs, or the clocks of their "
-        "machines differ.\n"
+        f"note: 2 of 16 ranks are given; missing: 0, 1, 2, 4, 6, 7, 8, 9 and 6 more.\nnote: {apart} differ.\n"
     )
+    for given in ([str(output)], list(map(str, paths))):
+        assert main(["report", *given, "-o", str(tmp_path / "job.html")]) == 0
+        assert capsys.readouterr().err == f"note: {apart} differ.\n"
+        page = (tmp_path / "job.html").read_text("utf-8")
+        assert "<title>2 ranks that may be of different runs" in page
+        assert f"<li>{apart} differ.</li>" in page
 
 
 @pytest.mark.parametrize(
