@@ -59,7 +59,7 @@ def check_ranks(checks_of: Mapping[int, Sequence[Check]]) -> list[Check]:
     for rank, checks in checks_of.items():
         for check in checks:
             together.setdefault(check.name, {})[rank] = check
-    found: list[Check] = []
+    found = [Check("ranks", "ok", f"this file has {len(checks_of):,} ranks: {COMPARE_RANKS}")]
     for name, of_ranks in together.items():
         wrong = {rank: check for rank, check in of_ranks.items() if check.status != "ok"}
         texts = {check.seen for check in of_ranks.values()}
@@ -232,13 +232,6 @@ def check_ids(trace: Trace) -> Check | None:
     return Check("ids", "warning", seen, "keep the file of each rank; give them to report together")
 
 
-def check_ranks(trace: Trace) -> Check | None:
-    """Ranks that `merge` joined: the other checks take them together, and only the report compares them."""
-    if not trace.is_merged:
-        return None
-    return Check("ranks", "ok", f"{merged_text(trace.processes)}: {COMPARE_RANKS}")
-
-
 def check_clocks(trace: Trace) -> Check | None:
     """Impossible times: kernels that start before their launch, activities without a duration."""
     if not trace.activities:
@@ -267,7 +260,6 @@ CHECKS: tuple[Callable[[Trace], Check | None], ...] = (
     check_unlaunched,
     check_operators,
     check_ids,
-    check_ranks,
     check_clocks,
     check_steps,
     check_same_work,

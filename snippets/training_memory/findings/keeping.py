@@ -159,7 +159,8 @@ def launching_again(device: Device) -> Figure:
 
 @claim("TM40", at_most(1 + 1 / 3), scope="timing")
 def recomputing_takes(device: Device) -> Figure:
-    """At the larger batch, a step that recomputes takes at most a third longer than a step that keeps all activations."""
+    """At the larger batch, a step that recomputes takes at most a third longer than a step that keeps all
+    activations."""
     return _recomputing_over_keeping(device, LARGE, "interleaved")
 
 

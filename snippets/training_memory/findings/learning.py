@@ -41,7 +41,8 @@ def _furthest_from_float32(device: Device, variant: str) -> Figure:
 
 @claim("TM21", between(0.95, 1.05))
 def autocast_learns_the_same(device: Device) -> Figure:
-    """Trained under autocast, the model's loss equals the loss of float32 training, within 5 %, at both learning rates."""
+    """Trained under autocast, the model's loss equals the loss of float32 training, within 5 %, at both learning
+    rates."""
     return _furthest_from_float32(device, "autocast")
 
 

@@ -253,6 +253,7 @@ def test_ranks_with_the_same_fault_share_a_line() -> None:
     checks_of = {rank: [Check("file", "ok", f"{rank} events"), warning] for rank in range(2)}
     failed = Check("file", "failed", "none", "record again")
     assert check_ranks({**checks_of, 2: [failed]}) == [
+        Check("ranks", "ok", "this file has 3 ranks: kinetoscope report FILE reads and compares them all"),
         Check("file", "failed", "rank 2: none", "record again"),
         Check("stacks", "warning", "ranks 0, 1: recorded", "record without"),
     ]
