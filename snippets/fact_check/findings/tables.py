@@ -7,11 +7,10 @@ from html import escape
 
 from kinetoscope.html import Cell, Html, code, table
 from snippets.fact_check.findings.block import BLOCK_US, FUSED_US, GELU_US, LINEAR_US, table_tokens
-from snippets.fact_check.findings.other_device import recorded
-from snippets.fact_check.findings.sources import H100
 from snippets.fact_check.findings.sweep import PRECISIONS, block_timing, gain, gain_at, sizes, time_at
 from snippets.lab.finding import Device, NotRecorded, NotTimed, format_value
 from snippets.lab.finding.mismatch import reading
+from snippets.lab.finding.other_device import H100, recorded
 from snippets.lab.page import figure_cell, kernel_name_html, show as show
 
 

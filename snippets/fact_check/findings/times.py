@@ -6,12 +6,12 @@ from collections.abc import Mapping
 
 from kinetoscope.trace.events import Step
 from kinetoscope.trace.queries import count_launches, kernel_time_us
-from snippets.fact_check.findings.other_device import measured_on
-from snippets.fact_check.findings.sources import H100, about, deep_dive, digest
+from snippets.fact_check.findings.sources import about, deep_dive, digest
 from snippets.fused_mlp.findings.shapes import PEERS, row_run, shapes_in
 from snippets.lab.finding import Device, Figure, Measure, NotTimed, at_least, at_most, between, claim, matches
 from snippets.lab.finding.device import all_devices
 from snippets.lab.finding.measure import derived, largest, paired_ratio, quantity_ratio, smallest
+from snippets.lab.finding.other_device import H100, measured_on
 from snippets.mlp.findings.costs import ONE_TOKEN, SIZES, SWEEPS, at_size
 from snippets.mlp.findings.eager import pointwise_us
 from snippets.mlp.findings.steps import gate_bytes, matmul_shapes, pointwise
