@@ -250,4 +250,5 @@ def h100_verdicts(device: Device) -> Figure:
 FIGURES: Mapping[str, Measure] = {
     "holding": lambda device: count(device, "holds"),
     "differing": lambda device: count(device, "differs"),
+    "wall_time_verdict": lambda device: Figure(judge(find_claim("FC25")[1], CHAPTER, device.whole).status),
 }

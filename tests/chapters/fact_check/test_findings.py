@@ -291,3 +291,12 @@ def test_a_forward_for_one_size_and_for_any(device: AlteredDevice) -> None:
     device.data("regimes/modes_geglu", times={**recorded, **changed})
     assert times.FIGURES["fixed_size_speedup"](device).text == "1.20x"
     assert times.FIGURES["any_size_speedup"](device).text == "1.50x"
+
+
+def test_the_verdict_in_the_sentence_is_the_ledgers() -> None:
+    verdict = judge(find_claim("FC25")[1], "fact_check", BOOK)
+    assert facts.FIGURES["wall_time_verdict"](BOOK).text == verdict.status
+
+
+def test_registers_on_both_sides(device: AlteredDevice) -> None:
+    assert re.fullmatch(r"eager \d+, fused \d+", times.registers(device).text)
