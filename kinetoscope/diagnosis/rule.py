@@ -19,7 +19,8 @@ Confidence = Literal["high", "medium", "low"]
 CONFIDENCE: dict[Confidence, str] = {
     "high": "events of the trace are the fault: a call that waits, a copy, a gap with its cause",
     "medium": "names, shapes or the order of events tell the fault",
-    "low": "a model tells it: a datasheet's rate, a mean of other steps, the absence of events",
+    "low": "a model tells it: a datasheet's rate, a mean of other steps, the absence of events; or the trace is of one "
+    "rank, and only all ranks tell",
 }
 """Confidence of a rule -> how its findings are known. It is about the fault: a ceiling is a bound in any case."""
 
@@ -83,6 +84,18 @@ class Finding:
     """The fix in this case; the rule's own advice if empty."""
     measured: tuple[Measured, ...] = ()
     """The values in the title, for programs."""
+    doubt: str = ""
+    """Why this trace alone cannot tell that it is a fault, and what can; the confidence is then low."""
+
+    @property
+    def confidence(self) -> Confidence:
+        """How it is known: the confidence of the rule, but low in doubt."""
+        return "low" if self.doubt else self.rule.confidence
+
+    @property
+    def what_to_do(self) -> str:
+        """The doubt, if any, and the fix."""
+        return " ".join(filter(None, (self.doubt, self.advice or self.rule.advice)))
 
     def severity(self, step_us: float) -> Severity:
         """The severity by the share of a step that the finding may save."""

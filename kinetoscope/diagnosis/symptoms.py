@@ -123,7 +123,7 @@ FULL = Branch(
             "Collectives alone",
             "NCCL's kernels, and no other kernel of their GPU meanwhile. Their time includes waiting for a late rank.",
             "Compare the ranks: the shortest call is the late rank's. Send during backward, or send less.",
-            "several_gpus/#data-parallel",
+            "your_trace/#which-rank-is-late",
             ("exposed-communication", "stragglers"),
         ),
     ),

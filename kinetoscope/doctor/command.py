@@ -9,9 +9,12 @@ from pathlib import Path
 from kinetoscope.doctor.checks import Check, DoctorDocument, checks_text, is_ok
 from kinetoscope.doctor.machine_checks import check_machine, machine_verdict
 from kinetoscope.doctor.machine_facts import MachineFacts, probe_machine
-from kinetoscope.doctor.trace_checks import check_trace, trace_verdict
+from kinetoscope.doctor.trace_checks import check_ranks, check_trace, trace_verdict
 from kinetoscope.exit_codes import NO, OK
+from kinetoscope.ranks.joined import is_merged, read_ranks
+from kinetoscope.terminal import called, quoted
 from kinetoscope.trace.documents import document_text
+from kinetoscope.trace.errors import TraceError
 from kinetoscope.trace.kineto import read_trace
 
 DESCRIPTION = """\
@@ -26,16 +29,27 @@ failed, with its cure. Exits with 1 if a line failed.
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `doctor`."""
-    parser.add_argument("trace", nargs="?", type=Path, metavar="TRACE", help="a trace; without, this machine")
+    parser.add_argument("trace", nargs="*", type=Path, metavar="TRACE", help="a trace; without, this machine")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def command(arguments: argparse.Namespace) -> int:
     """Check this machine, or a trace."""
-    if arguments.trace is None:
+    if not arguments.trace:
         return print_machine(probe_machine(), arguments.json)
-    checks = check_trace(read_trace(arguments.trace))
-    return _print(doctor_document(checks, trace_verdict(checks), arguments.trace.name), arguments.json)
+    if len(arguments.trace) > 1:
+        raise TraceError(
+            f"give one trace at a time: {called()} doctor {quoted(str(arguments.trace[0]))}; of ranks, the file that "
+            "merge writes"
+        )
+    path = arguments.trace[0]
+    checks = _check_ranks(path) if is_merged(path) else check_trace(read_trace(path))
+    return _print(doctor_document(checks, trace_verdict(checks), path.name), arguments.json)
+
+
+def _check_ranks(path: Path) -> list[Check]:
+    """The checks of a merged file; no more than one rank of it is in memory."""
+    return check_ranks({trace.rank or 0: check_trace(trace) for trace in read_ranks(path)})
 
 
 def print_machine(facts: MachineFacts, as_json: bool = False) -> int:

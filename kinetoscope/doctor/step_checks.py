@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 from kinetoscope.doctor.checks import Check
-from kinetoscope.trace.events import Trace
+from kinetoscope.trace.events import Step, Trace
 from kinetoscope.trace.intervals import intersect, length_us, ns, union, union_of
-from kinetoscope.trace.queries import step_us, steps_agree
+from kinetoscope.trace.queries import step_us
 from kinetoscope.trace.step_kinds import usual_us
+from kinetoscope.trace.text import shortened
 from kinetoscope.trace.units import format_value
 
 WARM_UP_FACTOR = 3
@@ -31,18 +33,30 @@ def check_steps(trace: Trace) -> Check | None:
 
 
 def check_same_work(trace: Trace) -> Check | None:
-    """Whether the steps run the same kernels in the same order; if not, counts per step come from one step."""
+    """Whether a rank's steps run the same kernels in the same order; if not, counts per step come from one step."""
     if len(trace.steps) < 2:
         return None
     if not trace.activities:
         return _check_operators(trace)
-    if steps_agree(trace):
-        return Check("same work", "ok", f"all {len(trace.steps)} steps run the same GPU work")
-    counts = sorted(len(step.activities) for step in trace.steps)
-    different = len({tuple((a.kind, a.name) for a in step.activities) for step in trace.steps})
-    seen = f"{different} different sequences in {len(trace.steps)} steps, of {counts[0]:,} to {counts[-1]:,} activities"
+    steps_of: dict[str, list[Step]] = {}
+    for step in trace.steps:
+        steps_of.setdefault(step.process, []).append(step)
+    differing = [process for process, steps in steps_of.items() if _sequences(steps) > 1]
+    if not differing:
+        on_each = " of a rank" if len(steps_of) > 1 else ""
+        return Check("same work", "ok", f"all {len(trace.steps)} steps{on_each} run the same GPU work")
+    steps = steps_of[differing[0]]
+    counts = sorted(len(step.activities) for step in steps)
+    on = f"{shortened(differing[0])}: " if len(steps_of) > 1 else ""
+    sequences = f"{_sequences(steps)} different sequences in {len(steps)} steps"
+    seen = f"{on}{sequences}, of {counts[0]:,} to {counts[-1]:,} activities"
     cure = "warm up longer (compilation, autotuning, the first optimizer step), and record steps of the same shapes"
     return Check("same work", "warning", seen, cure)
+
+
+def _sequences(steps: Sequence[Step]) -> int:
+    """How many different sequences of GPU work the steps run."""
+    return len({tuple((each.kind, each.name) for each in step.activities) for step in steps})
 
 
 def _check_operators(trace: Trace) -> Check | None:

@@ -6,7 +6,9 @@ They find faults of the recording. The report's rules find faults of the recorde
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+
+from msgspec import structs
 
 from kinetoscope.doctor.checks import MISSING_EVENTS, Check, Status
 from kinetoscope.doctor.step_checks import (
@@ -21,6 +23,7 @@ from kinetoscope.doctor.step_checks import (
 from kinetoscope.trace.events import Trace
 from kinetoscope.trace.foreign import foreign_text, is_foreign
 from kinetoscope.trace.missing_gpu import counter_ranges, dropped_kernels, launch_calls
+from kinetoscope.trace.processes import COMPARE_RANKS, merged_text
 from kinetoscope.trace.text import shortened
 from kinetoscope.trace.units import format_value
 
@@ -46,9 +49,36 @@ def check_trace(trace: Trace) -> list[Check]:
     return [check for check in found if check is not None]
 
 
+def check_ranks(checks_of: Mapping[int, Sequence[Check]]) -> list[Check]:
+    """The checks of several ranks' traces, each rank by itself: what is right on all ranks takes one line.
+
+    Args:
+        checks_of: rank -> the checks of its trace.
+    """
+    together: dict[str, dict[int, Check]] = {}
+    for rank, checks in checks_of.items():
+        for check in checks:
+            together.setdefault(check.name, {})[rank] = check
+    found: list[Check] = []
+    for name, of_ranks in together.items():
+        wrong = {rank: check for rank, check in of_ranks.items() if check.status != "ok"}
+        texts = {check.seen for check in of_ranks.values()}
+        if not wrong:
+            first = next(iter(of_ranks.values()))
+            seen = first.seen if len(texts) == 1 else f"on each of {len(of_ranks):,} ranks"
+            found.append(Check(name, "ok", seen, sources=first.sources))
+        ranks_of: dict[Check, list[int]] = {}
+        for rank, check in wrong.items():
+            ranks_of.setdefault(check, []).append(rank)
+        for check, ranks in ranks_of.items():
+            listed = ", ".join(map(str, ranks[:8])) + ", ..." * (len(ranks) > 8)
+            found.append(structs.replace(check, seen=f"rank{'s' * (len(ranks) > 1)} {listed}: {check.seen}"))
+    return found
+
+
 def trace_verdict(checks: Sequence[Check]) -> str:
     """Whether the trace is reliable, in a sentence."""
-    failed = [check.name for check in checks if check.status == "failed"]
+    failed = dict.fromkeys(check.name for check in checks if check.status == "failed")
     if failed:
         return f"record it again: {', '.join(failed)}"
     warnings = sum(check.status == "warning" for check in checks)
@@ -198,8 +228,15 @@ def check_ids(trace: Trace) -> Check | None:
         return Check("ids", "ok", "each is of one process") if calls or ops else None
     seen = f"{correlations:,} correlations and {external:,} external ids are of several processes"
     if trace.processes:
-        seen += f" ({', '.join(trace.processes[:8])}{', ...' * (len(trace.processes) > 8)}), which are told apart"
+        seen += f"; {merged_text(trace.processes)}, which are told apart"
     return Check("ids", "warning", seen, "keep the file of each rank; give them to report together")
+
+
+def check_ranks(trace: Trace) -> Check | None:
+    """Ranks that `merge` joined: the other checks take them together, and only the report compares them."""
+    if not trace.is_merged:
+        return None
+    return Check("ranks", "ok", f"{merged_text(trace.processes)}: {COMPARE_RANKS}")
 
 
 def check_clocks(trace: Trace) -> Check | None:
@@ -230,6 +267,7 @@ CHECKS: tuple[Callable[[Trace], Check | None], ...] = (
     check_unlaunched,
     check_operators,
     check_ids,
+    check_ranks,
     check_clocks,
     check_steps,
     check_same_work,

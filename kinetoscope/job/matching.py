@@ -72,6 +72,11 @@ class Matched(Struct, frozen=True, gc=False):
         """The time by which the other ranks' calls exceed the shortest call, summed over the ranks."""
         return sum(call.duration_ns for call in self.calls) - len(self.calls) * self.transfer_ns
 
+    @property
+    def longest_wait_ns(self) -> int:
+        """The time by which the longest call exceeds the shortest; 0 if nobody waited."""
+        return max(call.duration_ns for call in self.calls) - self.transfer_ns
+
 
 def calls_of(
     steps: Iterable[Step], rank: int, groups: Mapping[str, tuple[int, ...]] | None = None

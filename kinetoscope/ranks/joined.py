@@ -20,10 +20,10 @@ from kinetoscope.trace.errors import TraceError
 from kinetoscope.trace.events import Trace
 from kinetoscope.trace.json_events import JSON_ERRORS, EventText
 from kinetoscope.trace.kineto import LIMIT_BYTES, no_collection, require_recorded
-from kinetoscope.trace.metadata import Metadata
+from kinetoscope.trace.metadata import MERGED_RANKS, Metadata
 from kinetoscope.trace.progress import Progress
 
-MEMBER, VERSION = "mergedRanks", 1
+MEMBER, VERSION = MERGED_RANKS, 1
 MAX_BYTES = 1_000 * LIMIT_BYTES
 """Of a merged file, after decompression; no more than one rank of it is in memory."""
 _START = re.compile(rb'\s*\{\s*"' + MEMBER.encode() + rb'"\s*:')

@@ -14,6 +14,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Raw
 
+from kinetoscope.ranks.different_runs import different_runs
 from kinetoscope.ranks.joined import is_merged
 from kinetoscope.trace.assembly import unit_ns
 from kinetoscope.trace.content import Content
@@ -115,13 +116,8 @@ def notes(files: Sequence[RankFile]) -> Iterator[str]:
             yield f"Rank {file.rank}: the file is cut off or damaged; the events before that are merged."
         for reason, lost in file.left_out.items():
             yield f"Rank {file.rank}: damaged: {lost:,} event{'s' * (lost != 1)} {reason}, left out."
-    first, last = min(files, key=lambda file: file.span_ns[2]), max(files, key=lambda file: file.span_ns[0])
-    apart_s = (last.span_ns[0] - first.span_ns[2]) / 1e9
-    if apart_s > 0:
-        yield (
-            f"Rank {last.rank} starts {apart_s:,.3g} s after rank {first.rank} has ended: they are of different runs, "
-            "or the clocks of their machines differ."
-        )
+    if apart := different_runs({file.rank: (file.span_ns[0], file.span_ns[2]) for file in files}):
+        yield apart
 
 
 def world_size(files: Sequence[RankFile]) -> int | None:

@@ -19,6 +19,7 @@ from statistics import fmean
 from kinetoscope.job.compared import Clocks, Compared, RankWork
 from kinetoscope.job.rank_parts import RankParts
 from kinetoscope.ranks.collectives import GroupWaiting, ShownCollectives, group_waiting, shown_collectives
+from kinetoscope.ranks.different_runs import different_runs
 from kinetoscope.ranks.digest import MAX_CALLS, Digest, RankDigest, RankStep, calls_in
 from kinetoscope.ranks.lanes import StepLanes, step_lanes
 from kinetoscope.ranks.late import Straggler, stragglers, us_text
@@ -50,7 +51,7 @@ class RankTimes:
     exposed_us: float
     idle_us: float
     last_at: int
-    """Collectives at which it arrived last, of the compared collectives."""
+    """Collectives at which it arrived last and another rank waited longer than the clocks of the ranks differ."""
     delays_us: float
     """Time that the other ranks together waited for it, hidden or not, per step."""
 
@@ -88,6 +89,18 @@ class RanksReport:
         return max(0, (self.digest.ranks[0].world_size or 0) - len(self.ranks))
 
     @property
+    def different_runs(self) -> str:
+        """That the ranks were recorded one after the other; empty if not, or if a trace does not tell its time."""
+        ranks = self.digest.ranks
+        if not all(rank.origin_ns and rank.windows for rank in ranks):
+            return ""
+        spans_ns = {
+            _number(rank): (rank.origin_ns + rank.windows[0].start_ns, rank.origin_ns + rank.windows[-1].end_ns)
+            for rank in ranks
+        }
+        return different_runs(spans_ns)
+
+    @property
     def straggler(self) -> Straggler | None:
         """The most expensive late rank; None if no rank is late."""
         return self.stragglers[0] if self.stragglers else None
@@ -100,8 +113,10 @@ def ranks_report(digests: Iterable[Digest]) -> RanksReport:
     late = stragglers(compared, {_number(rank): rank for rank in merged.ranks})
     last_at: dict[int, int] = defaultdict(int)
     delays: dict[int, float] = defaultdict(float)
+    clocks = compared.clocks
+    agreement_ns = round(1000 * clocks.spread_us) if clocks.are_comparable else 0
     for each in compared.matched:
-        last_at[each.last] += 1
+        last_at[each.last] += each.longest_wait_ns > agreement_ns
         delays[each.last] += each.waited_ns / 1000 / compared.step_count([each.last])
     shown = shown_collectives(compared)
     return RanksReport(
@@ -116,7 +131,7 @@ def ranks_report(digests: Iterable[Digest]) -> RanksReport:
         pipeline=pipeline(compared),
         shown=shown,
         lanes=None if shown is None else step_lanes(compared, shown.costliest.step, shown.costliest.last),
-        clocks=compared.clocks,
+        clocks=clocks,
         notes=tuple((*_notes(merged, compared), *_launch_notes(late, compared))),
     )
 
@@ -161,7 +176,10 @@ def _notes(merged: Digest, compared: Compared) -> Iterable[str]:
     yield from damage_notes(ranks)
     size = ranks[0].world_size
     if size and len(ranks) < size:
-        yield f"{len(ranks)} of {size} ranks are given: the one that arrives last may be missing."
+        yield (
+            f"{len(ranks)} of {size} ranks {'is' if len(ranks) == 1 else 'are'} given: the rank that arrives last may "
+            "be missing, and transfer may include waiting for it."
+        )
     if size and len(ranks) > size:
         yield f"{len(ranks)} ranks are given, though the world size is {size}."
     counts = {rank.collectives / rank.step_count for rank in ranks}

@@ -15,27 +15,63 @@ MOSTLY_LAST = 0.75
 
 
 def ranks_headline(report: RanksReport) -> str:
-    """What the ranks wait for, and what it costs, in a sentence or two."""
+    """What the ranks wait for, and what it costs, in a sentence or two; and whether ranks are missing."""
+    return " ".join(filter(None, [_headline(report), _missing_sentence(report)]))
+
+
+def _headline(report: RanksReport) -> str:
     late, exposed = report.straggler, exposed_transfer_us(report)
     if report.pipeline is not None and late is None:
         return _pipeline_headline(report)
     if late is not None and late.saving_us >= exposed:
         others = [*map(_other_headline, report.stragglers[1:])]
-        return " ".join(filter(None, [_late_headline(late, report), *others, _missing_sentence(report)]))
+        return " ".join([_late_headline(late, report), *others])
     if len(report.ranks) < 2 or not (report.compared or report.compared_pairs):
-        return f"These digests cannot tell who arrives last.{_exposed_sentence(report)}"
+        return f"{_unknown_sentence(report)}{_exposed_sentence(report)}"
     if not report.parts:
         return "These ranks have no step in common, so that nothing tells what waiting costs."
     if (bound := launch_bound(report.parts)) is not None and bound.launching_us >= exposed:
         return (
-            f"No single rank holds up the others: the GPU of rank {bound.rank} waits for launches, "
+            f"{_nobody(report)}: the GPU of rank {bound.rank} waits for launches, "
             f"{us_text(bound.launching_us)} of {us_text(bound.step_us)} per step. The profiler makes launches longer, "
             "so it may decide who arrives last."
         )
     if late is not None:
         return f"{_exposed_sentence(report).strip()} {_late_headline(late, report)}"
+    if report.missing_ranks and (waits := _longest_wait(report)):
+        return f"{waits}{_exposed_sentence(report)}"
     exposed_or_hidden = _exposed_sentence(report) or _hidden_sentence(report)
-    return f"No single rank holds up the others{_waiting_clause(report)}.{exposed_or_hidden}"
+    return f"{_nobody(report)}{_waiting_clause(report)}.{exposed_or_hidden}"
+
+
+def _nobody(report: RanksReport) -> str:
+    nobody = "None of the given ranks alone" if report.missing_ranks else "No single rank"
+    return f"{nobody} holds up the others"
+
+
+def _unknown_sentence(report: RanksReport) -> str:
+    """Why nothing tells who arrives last."""
+    if len(report.ranks) < 2:
+        return "One rank alone cannot tell who arrives last."
+    if not any(rank.collectives for rank in report.digest.ranks):
+        return "These ranks have no collectives on a GPU: nothing tells who arrives last."
+    return "No collective was found on several ranks: nothing tells who arrives last."
+
+
+def _longest_wait(report: RanksReport) -> str:
+    """Which of the given ranks waits longest, and for whom; empty if no wait is worth a headline."""
+    steps_us = {part.rank: part.step_us for part in report.parts}
+    for each in report.waiting:
+        step_us = steps_us.get(each.rank, 0.0)
+        if each.exposed_waiting_us >= MIN_EXPOSED * step_us > 0:
+            times = f"{us_text(each.exposed_waiting_us)} of {us_text(step_us)} per step"
+            return f"Rank {each.rank} waits {times} for rank {each.last}."
+    return ""
+
+
+def transfer_name(report: RanksReport) -> str:
+    """`transfer`, which includes waiting for ranks that are not given."""
+    return "transfer, or waiting for a missing rank" if report.missing_ranks else "transfer"
 
 
 def exposed_transfer_us(report: RanksReport) -> float:
@@ -62,7 +98,9 @@ def _missing_sentence(report: RanksReport) -> str:
     if not report.missing_ranks:
         return ""
     given = len(report.ranks)
-    return f"Only {given} of {given + report.missing_ranks} ranks are given: the rank that arrives last may be missing."
+    total = given + report.missing_ranks
+    are = "is" if given == 1 else "are"
+    return f"Only {given:,} of {total:,} ranks {are} given: the rank that arrives last may be missing."
 
 
 def _other_headline(late: Straggler) -> str:
@@ -117,12 +155,19 @@ def _waiting_clause(report: RanksReport) -> str:
 
 
 def _exposed_sentence(report: RanksReport) -> str:
-    """The transfer that nothing hides, if it is worth a sentence; begins with a space."""
-    us = exposed_transfer_us(report)
-    step_us = median(part.step_us for part in report.parts) if report.parts else 0.0
+    """The transfer that nothing hides, if it is worth a sentence: the median of the ranks, or the most if ranks are
+    missing, for which a given rank may wait. Begins with a space."""
+    if not report.parts:
+        return ""
+    us, step_us = exposed_transfer_us(report), median(part.step_us for part in report.parts)
+    most = max(report.parts, key=lambda part: part.transfer_us)
+    if report.missing_ranks:
+        us, step_us = most.transfer_us, most.step_us
     if us < MIN_EXPOSED * step_us or not step_us:
         return ""
     share = f"{us_text(us)} of {us_text(step_us)} per step ({100 * us / step_us:.0f} %)"
+    if report.missing_ranks:
+        return f" On rank {most.rank}, transfer, or waiting for a missing rank, takes {share} with nothing beside it."
     return f" Communication with nothing beside it takes {share}."
 
 

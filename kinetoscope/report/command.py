@@ -112,6 +112,8 @@ def command(arguments: argparse.Namespace) -> int:
         )
         code = OK if arguments.fail_on is None else exit_code(report, arguments.fail_on)
         html = "" if path is None and output != "-" else _html(report, progress)
+    for warning in report.warnings if isinstance(report, MultiReport) else ():
+        print(printable(f"note: {warning}"), file=sys.stderr)
     if arguments.json:
         document = report.document if isinstance(report, MultiReport) else trace_report(report)
         print(document_text(document, arguments.top))

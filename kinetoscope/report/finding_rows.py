@@ -71,7 +71,8 @@ class FindingRow(Struct, frozen=True):
     events: tuple[EventRow, ...]
     """Events that show it, the longest first: at most 100, of the median step where it has them."""
     confidence: Confidence
-    """`high`: events of the trace are the fault; `medium`: names, shapes or order tell it; `low`: a model tells it."""
+    """`high`: events of the trace are the fault; `medium`: names, shapes or order tell it; `low`: a model tells it, or
+    only the traces of all ranks do."""
     false_positive: str
     """When it is no fault."""
     advice: str
@@ -125,9 +126,9 @@ def _row(finding: Finding, ident: str, step_us: float, site: str) -> FindingRow:
         evidence_us_per_step=round(finding.evidence_us_per_step, 3),
         evidence=tuple(_evidence(finding)),
         events=tuple(map(event_row, finding.evidence)),
-        confidence=rule.confidence,
+        confidence=finding.confidence,
         false_positive=rule.mistaken,
-        advice=finding.advice or rule.advice,
+        advice=finding.what_to_do,
         source=rule.source,
         page=page_of(rule.name, site),
     )

@@ -90,7 +90,7 @@ def _article(index: int, finding: Finding, diagnosed: DiagnosedTrace, anchors: A
         "Saves at most": f"<strong>{saves}</strong> per step, {of_step}{bar}",
         "Evidence": f"{format_value(evidence, 'us')} per step",
         "Where": escape(finding.where) if finding.where else "",
-        "What to do": with_code(finding.advice or rule.advice),
+        "What to do": with_code(finding.what_to_do),
     }
     listed = "".join(f"<dt>{term}</dt><dd>{value}</dd>" for term, value in terms.items() if value)
     events = _evidence(index, finding, diagnosed.facts.step, anchors, drawn)

@@ -21,6 +21,8 @@ from kinetoscope.trace.units import format_value
 
 MIN_OUTSIDE = 0.05
 """Share of the GPU's time in no step from which the headline tells it."""
+SPAN = "the time from the first step until its work is done"
+"""The time of which the GPU's share is told if that is clearly longer than the steps: with pauses or later work."""
 WHOLE = "the whole trace"
 """`Trace.steps_from` of a trace in which nothing marks steps."""
 
@@ -50,13 +52,11 @@ def _step(diagnosed: DiagnosedTrace) -> str:
     takes = kinds or f"{name} takes {format_value(diagnosed.step_us, 'us')}"
     if not diagnosed.has_gpu:
         return f"{takes}; it shows no work on a GPU." if is_whole else f"{takes}; the trace shows no work on a GPU."
-    later, outside = ends_later(diagnosed), _outside(diagnosed)
-    of = "the time" if kinds else "that" if later else "it"
+    outside = _outside(diagnosed)
+    of = "the time" if kinds else SPAN if ends_later(diagnosed) else "it"
     works = work_clause(diagnosed.facts.gpu_use, waits, of)
     if kinds:
         return f"{takes}; {works}{outside}."
-    if later:
-        return f"{takes}, {format_value(waits.step_us, 'us')} in the mean until the GPU is done, and {works}{outside}."
     return f"{takes} and {works}{outside}."
 
 
@@ -128,10 +128,11 @@ def _largest(finding: Finding, step_us: float, unit: str) -> str:
     if finding.saving_us_per_step <= 0:
         return f"{finding.rule.title}."
     saves = format_value(finding.saving_us_per_step, "us")
+    doubt = f" {finding.doubt}" if finding.doubt else ""
     title, part = finding.rule.title, finding.saving_us_per_step / step_us if step_us else 0.0
     if part > 1:
-        return f"{title}: mending it saves at most {saves} per {unit}, more than the {unit} itself takes."
-    return f"{title}: mending it saves at most {saves} per {unit} ({percent(part)})."
+        return f"{title}: mending it saves at most {saves} per {unit}, more than the {unit} itself takes.{doubt}"
+    return f"{title}: mending it saves at most {saves} per {unit} ({percent(part)}).{doubt}"
 
 
 def tiles_html(diagnosed: DiagnosedTrace) -> Html:

@@ -9,6 +9,7 @@ from kinetoscope.html import Cell, Html, bold, details, note, table
 from kinetoscope.job.rank_parts import RankParts
 from kinetoscope.ranks.late import us_text
 from kinetoscope.ranks.ranks import RanksReport
+from kinetoscope.ranks.texts import transfer_name
 from kinetoscope.report.rank_drawing import figure, label, members_text, rect, row
 
 ROWS, PANEL, MAX_PANELS = 8, 8, 8
@@ -39,7 +40,11 @@ def bars_html(report: RanksReport) -> Html:
     longest_us = max(part.step_us for part in report.parts) or 1.0
     is_few = len(report.parts) <= ROWS
     drawing = _rows(report, late, longest_us) if is_few else _panels(report.parts, late, longest_us)
-    return Html(f"{drawing}{_parts_tables(report, late)}{note(_ADD_UP)}")
+    return Html(f"{drawing}{_parts_tables(report, late)}{note(_ADD_UP + _missing(report))}")
+
+
+def _missing(report: RanksReport) -> str:
+    return " Transfer includes waiting for ranks that are not given." if report.missing_ranks else ""
 
 
 def _by_work(part: RankParts) -> tuple[float, int]:
@@ -55,9 +60,10 @@ def _rows(report: RanksReport, late: Collection[int], longest_us: float) -> Html
     for parts in groups:
         if len(groups) > 1:
             rows.append(f'<p class="group">Ranks {members_text(sorted(part.rank for part in parts))}</p>')
-        rows += [bar_row(part, late, longest_us) for part in parts]
+        rows += [bar_row(part, late, longest_us, transfer_name(report)) for part in parts]
     apart = " The sets of ranks do not wait for each other." if len(groups) > 1 else ""
     about = f"Each bar is as long as the rank's step, on one scale. A rank that works longest waits least.{apart}"
+    about += _missing(report)
     kinds = [
         "own",
         "transfer",
@@ -68,31 +74,33 @@ def _rows(report: RanksReport, late: Collection[int], longest_us: float) -> Html
     return figure("One mean step of each rank, most own work first", about, "".join(rows), kinds)
 
 
-def bar_row(part: RankParts, late: Collection[int], longest_us: float) -> str:
-    """The parts of a rank's mean step as a bar; `longest_us` takes the whole width."""
+def bar_row(part: RankParts, late: Collection[int], longest_us: float, transfer: str = "transfer") -> str:
+    """The parts of a rank's mean step as a bar; `longest_us` takes the whole width, `transfer` names that part."""
     drawn, at = [], 0.0
-    for kind, us, name in _pieces(part):
+    for kind, us, name in _pieces(part, transfer):
         width = 100 * us / longest_us
         if us:
-            drawn += [rect(kind, at, width, 0, _BAR_PX), label(f"{us_text(us)} {name}", kind, at, width)]
+            texts = (f"{us_text(us)} {text}" for text in (name, name.partition(" for ")[0]))
+            named = next(filter(None, (label(text, kind, at, width) for text in texts)), "")
+            drawn += [rect(kind, at, width, 0, _BAR_PX), named]
         at += width
     if part.hidden_us:
         drawn.append(rect("hidden", 0, 100 * part.hidden_us / longest_us, _BAR_PX, _HIDDEN_PX))
     tag = "late" if part.rank in late else ""
-    return row(f"rank {part.rank}", "".join(drawn), _described(part), height=_BAR_PX + _HIDDEN_PX, tag=tag)
+    return row(f"rank {part.rank}", "".join(drawn), _described(part, transfer), height=_BAR_PX + _HIDDEN_PX, tag=tag)
 
 
-def _pieces(part: RankParts) -> tuple[tuple[str, float, str], ...]:
+def _pieces(part: RankParts, transfer: str = "transfer") -> tuple[tuple[str, float, str], ...]:
     return (
         ("own", part.own_us, "own work"),
-        ("transfer", part.transfer_us, "transfer"),
+        ("transfer", part.transfer_us, transfer),
         ("waiting", part.waiting_us, "waiting"),
         ("idle", part.idle_us, "idle"),
     )
 
 
-def _described(part: RankParts) -> str:
-    listed = ", ".join(f"{us_text(us)} {name}" for _, us, name in _pieces(part))
+def _described(part: RankParts, transfer: str) -> str:
+    listed = ", ".join(f"{us_text(us)} {name}" for _, us, name in _pieces(part, transfer))
     return f"rank {part.rank}: {listed}; {us_text(part.hidden_us)} of communication hidden"
 
 

@@ -8,10 +8,13 @@ from dataclasses import dataclass, replace
 from html import escape
 from itertools import chain
 
+from msgspec import structs
+
 from kinetoscope.diagnosis.diagnose import diagnose
-from kinetoscope.diagnosis.rule import Finding, Rule, Severity
+from kinetoscope.diagnosis.rule import Finding, Rule, Severity, severity_of
 from kinetoscope.diagnosis.rules import RULES
 from kinetoscope.html import Cell, Html, note, table, with_code
+from kinetoscope.job.rank_parts import RankParts
 from kinetoscope.ranks.late import us_text
 from kinetoscope.ranks.ranks import RanksReport
 from kinetoscope.report.diagnosed import DiagnosedTrace
@@ -23,6 +26,9 @@ from kinetoscope.trace.totals import summarize
 
 Findings = Mapping[int, Sequence["RankFinding"]]
 """Rank -> the findings of its trace; ranks that are given as digests are missing."""
+COMMUNICATION = "exposed-communication"
+MOSTLY_WAITING = 0.5
+"""Collectives mostly wait if this share of their exposed time is waiting for other ranks."""
 _WITHOUT_TRACES = (
     "Each rank's own findings need its trace, and this report has digests. Give the traces themselves, or report one "
     "rank's trace alone."
@@ -48,7 +54,8 @@ class RankFinding:
 def rank_findings(trace: Trace, rank: int, rules: Sequence[Rule] = RULES) -> list[RankFinding]:
     """The findings of a rank's trace, the largest first."""
     diagnosed = DiagnosedTrace("", diagnose(trace, rules), summarize(trace))
-    found = [replace(each, evidence=each.evidence[:MOST_EVIDENCE]) for each in diagnosed.diagnosis.findings]
+    every = diagnosed.diagnosis.findings
+    found = [replace(each, evidence=each.evidence[:MOST_EVIDENCE], doubt="") for each in every]
     rows = finding_rows(found, diagnosed.mean_step_us)
     return [_of_rank(finding, rank, row) for finding, row in zip(found, rows, strict=True)]
 
@@ -56,6 +63,29 @@ def rank_findings(trace: Trace, rank: int, rules: Sequence[Rule] = RULES) -> lis
 def _of_rank(finding: Finding, rank: int, row: FindingRow) -> RankFinding:
     saving_us = finding.saving_us_per_step
     return RankFinding(rank, finding.rule, finding.title, finding.where, row.advice, row.severity, saving_us, row)
+
+
+def beside_waiting(findings: Findings, report: RanksReport) -> Findings:
+    """The findings, but collectives that mostly wait for other ranks have the severity of their transfer alone."""
+    parts = {part.rank: part for part in report.parts}
+    late = {rank: each.rank for each in reversed(report.stragglers) for rank in each.among}
+    return {
+        rank: [_beside_waiting(each, parts.get(rank), late.get(rank)) for each in found]
+        for rank, found in findings.items()
+    }
+
+
+def _beside_waiting(found: RankFinding, part: RankParts | None, late: int | None) -> RankFinding:
+    if found.rule.name != COMMUNICATION or part is None or part.waiting_us < MOSTLY_WAITING * found.saving_us:
+        return found
+    severity = severity_of(max(0.0, found.saving_us - part.waiting_us), part.step_us)
+    first = (
+        "Most of it is waiting for other ranks." if late is None else f"Most of it is waiting: mend rank {late} first."
+    )
+    advice = f"{first} {found.advice}"
+    return replace(
+        found, severity=severity, advice=advice, row=structs.replace(found.row, severity=severity, advice=advice)
+    )
 
 
 @dataclass(frozen=True)
@@ -126,7 +156,7 @@ def _row(found: MergedFinding, waiting_us: Mapping[int, float]) -> list[Cell]:
     where = f" {escape(each.where)}." if each.where else ""
     on = f"On rank {each.rank}: " if len(found.findings) > 1 and each.title != each.rule.title else ""
     waits = ""
-    if each.rule.name == "exposed-communication" and (us := waiting_us.get(each.rank)):
+    if each.rule.name == COMMUNICATION and (us := waiting_us.get(each.rank)):
         waits = f"<small>Of it, rank {each.rank} waits {us_text(us)} for other ranks.</small>"
     told = f"{on}{escape(each.title)}{waits}<small>{with_code(each.advice)}{where}</small>"
     return [

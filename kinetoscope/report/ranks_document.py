@@ -30,7 +30,8 @@ class RankFindingRow(FindingRow, frozen=True):
     """The findings of one rule on several ranks: the values are of the rank that it costs most."""
 
     ranks: tuple[RankCeiling, ...]
-    """The ranks that have it, in their order."""
+    """The ranks that have it, in their order. If collectives mostly wait for other ranks, `severity` is that of their
+    transfer alone."""
 
 
 class StragglerRow(Struct, frozen=True):
@@ -171,7 +172,7 @@ def ranks_document(
         costliest_collective=None if shown is None else shown.costliest,
         longest_collective=None if shown is None else shown.longest,
         clocks=report.clocks,
-        notes=report.notes,
+        notes=tuple(filter(None, (report.different_runs, *report.notes))),
         method=METHOD,
     )
 

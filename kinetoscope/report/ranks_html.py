@@ -9,7 +9,7 @@ from statistics import median
 from kinetoscope.html import Html, Part, note
 from kinetoscope.ranks.late import us_text
 from kinetoscope.ranks.ranks import METHOD, RanksReport
-from kinetoscope.ranks.texts import exposed_transfer_us
+from kinetoscope.ranks.texts import exposed_transfer_us, transfer_name
 from kinetoscope.report.rank_bars import bars_html, late_ranks
 from kinetoscope.report.rank_collectives import collectives_html, noun
 from kinetoscope.report.rank_drawing import PATTERNS
@@ -46,7 +46,9 @@ def _tiles(report: RanksReport) -> Iterable[tuple[str, str, str]]:
     compared = " and ".join(f"{each:,} {name}{'' if each == 1 else 's'}" for each, name in counts if each)
     yield "time of a step", us_text(median(part.step_us for part in parts)), "mean of the steps; median of the ranks"
     if late is None:
-        yield "late rank", "none" if compared else "unknown", f"{compared or 'no collectives'} compared"
+        is_known = compared and not report.missing_ranks
+        missing = f"; missing ranks: {report.missing_ranks:,}" if report.missing_ranks else ""
+        yield "late rank", "none" if is_known else "unknown", f"{compared or 'no collectives'} compared{missing}"
     else:
         last_at = next(rank.last_at for rank in report.ranks if rank.rank == late.rank)
         saving = f"on time, a step would be {us_text(late.saving_us)} shorter"
@@ -60,7 +62,8 @@ def _tiles(report: RanksReport) -> Iterable[tuple[str, str, str]]:
     on = f"per step on rank {most.rank}, the most; {us_text(least.waiting_us)} on rank {least.rank}"
     yield "exposed waiting", us_text(most.waiting_us), on
     if report.pipeline is None:
-        yield "exposed transfer", us_text(exposed_transfer_us(report)), "per step; median of the ranks"
+        name = f"exposed {transfer_name(report)}"
+        yield name, us_text(exposed_transfer_us(report)), "per step; median of the ranks"
     else:
         share = f"{100 * report.pipeline.bubble_share:.0f} %"
         yield "bubble", share, f"of the steps of {len(report.pipeline.stages)} stages"
@@ -86,6 +89,7 @@ def ranks_report_parts(report: RanksReport, findings: Findings) -> tuple[Part, .
 
 
 def _method_html(report: RanksReport) -> Html:
-    limits = "".join(f"<li>{escape(text)}</li>" for text in report.notes)
+    notes = filter(None, (report.different_runs, *report.notes))
+    limits = "".join(f"<li>{escape(text)}</li>" for text in notes)
     listed = f'<ul class="notes">{limits}</ul>' if limits else ""
     return Html(f"{listed}{note(METHOD)}")

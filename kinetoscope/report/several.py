@@ -23,7 +23,7 @@ from kinetoscope.ranks.joined import is_merged, read_ranks
 from kinetoscope.ranks.merge import are_ranks, merge
 from kinetoscope.ranks.ranks import RanksReport, ranks_report
 from kinetoscope.ranks.texts import ranks_headline
-from kinetoscope.report.rank_findings import Findings, RankFinding, rank_findings
+from kinetoscope.report.rank_findings import Findings, RankFinding, beside_waiting, rank_findings
 from kinetoscope.report.ranks_document import RanksDocument, ranks_document
 from kinetoscope.report.ranks_html import ranks_kicker, ranks_lead, ranks_report_parts
 from kinetoscope.trace.documents import document_data
@@ -58,6 +58,8 @@ class MultiReport:
     """Of the findings that cost time in every step, and of late ranks; None without the traces of all ranks."""
     is_whole: bool = True
     """Whether times per step can be judged."""
+    warnings: tuple[str, ...] = ()
+    """Why the files may not belong together, a sentence each."""
 
     @property
     def data(self) -> dict[str, Any]:
@@ -141,11 +143,13 @@ def _are_ranks(digests: Sequence[Digest]) -> bool:
 
 def _ranks(sides: Sequence[_Reduced], paths: Sequence[Path], site: str) -> MultiReport:
     report = ranks_report(side.digest for side in sides)
-    findings = {side.digest.ranks[0].rank or 0: side.findings for side in sides if side.findings is not None}
+    alone = {side.digest.ranks[0].rank or 0: side.findings for side in sides if side.findings is not None}
+    findings = beside_waiting(alone, report)
     is_sound = all(side.is_whole for side in sides)
     count = len(report.ranks)
+    of_one_job = "of one job" if not report.different_runs else "that may be of different runs"
     return MultiReport(
-        f"{count:,} rank{'' if count == 1 else 's'} of one job",
+        f"{count:,} rank{'' if count == 1 else 's'} {of_one_job}",
         ranks_headline(report),
         ranks_report_parts(report, findings),
         ranks_document(report, findings, [path.name for path in paths], site, is_sound),
@@ -153,6 +157,7 @@ def _ranks(sides: Sequence[_Reduced], paths: Sequence[Path], site: str) -> Multi
         ranks_lead(report),
         frozenset(_severities(report, findings)) if len(findings) == count else None,
         is_sound,
+        tuple(filter(None, [report.different_runs])),
     )
 
 

@@ -40,7 +40,7 @@ from kinetoscope.trace.kineto_events import (
     RuntimeCall,
 )
 from kinetoscope.trace.linking import Owners
-from kinetoscope.trace.metadata import Metadata, device_name, most_used
+from kinetoscope.trace.metadata import MERGED_RANKS, Metadata, device_name, most_used
 from kinetoscope.trace.processes import Processes
 from kinetoscope.trace.runaways import cut_runaways
 from kinetoscope.trace.shapes import ShapesOf, TypesOf
@@ -96,6 +96,7 @@ def assemble(kept: KeptEvents, metadata: Metadata, *, is_cut: bool = False) -> T
         groups=metadata.groups,
         origin_ns=clock.origin_ns(metadata.base_ns),
         processes=processes.names,
+        is_merged=MERGED_RANKS in metadata.members and bool(processes.names),
         is_cut=is_cut,
         damaged=(*lost, *runaways, *kept.left_out.damage(has_gpu_work=bool(activities))),
         unread=tuple(kept.unread.most_common()),

@@ -255,6 +255,7 @@ class Trace(Struct, frozen=True):
     rank: int | None = None
     world_size: int | None = None
     processes: tuple[str, ...] = ()  # "rank 0", "rank 1" where several ranks were merged into the file
+    is_merged: bool = False  # kinetoscope merged them: `kinetoscope report` compares the ranks of the file
     groups: tuple[tuple[str, tuple[int, ...]], ...] = ()  # process group -> its members, from `distributedInfo`
     origin_ns: int = 0  # the time 0 of the trace, in ns since 1970; 0 if the file does not tell
     is_cut: bool = False  # the file ends in the middle; complete events are here

@@ -14,6 +14,10 @@ Device = dict[str, Any]
 _MAX_RANK, _MAX_BASE_NS, _MAX_PROPERTY = 2**31, 2**62, 2**62
 
 
+MERGED_RANKS = "mergedRanks"
+"""The member of a file that `kinetoscope merge` wrote."""
+
+
 class Metadata(Struct, frozen=True):
     """The top-level members that kinetoscope uses; a missing member, or one of another type, is empty."""
 

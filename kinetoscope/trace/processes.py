@@ -18,8 +18,11 @@ from kinetoscope.trace.kineto_events import Kernel
 
 CallsOf = dict[str, dict[int, CudaCall]]
 """Process -> correlation -> the first call with it."""
+COMPARE_RANKS = "kinetoscope report FILE reads and compares them all"
+"""For a file that `kinetoscope merge` wrote."""
 _RANK = re.compile(r"\brank[\s:#_-]*([0-9]{1,6})\b", re.IGNORECASE)
 _MAX_PROCESSES = 1024
+_MOST_NAMES = 8
 _CLOCK_NOISE_US = 1.0  # clocks of CPU and GPU are aligned to about this
 _MOSTLY = 0.99
 
@@ -60,6 +63,13 @@ def _host_processes(kept: KeptEvents) -> list[object]:
     of_ops = dict.fromkeys(op.pid for op in kept.ops)
     of_calls = dict.fromkeys(call.pid for call in kept.calls)
     return [pid for pid in of_ops if pid in of_calls] if of_ops and of_calls else list(of_ops or of_calls)
+
+
+def merged_text(names: Sequence[str]) -> str:
+    """The merged processes of a file, the first eight by name."""
+    shown = ", ".join(names[:_MOST_NAMES]) + ", ..." * (len(names) > _MOST_NAMES)
+    kind = "ranks" if all(_RANK.match(name) for name in names) else "processes"
+    return f"this file has {len(names):,} {kind} ({shown})"
 
 
 def process_name(pid: object, label: str) -> str:

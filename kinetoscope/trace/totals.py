@@ -14,6 +14,7 @@ from kinetoscope.trace.device_rows import summarize_counters, summarize_waits
 from kinetoscope.trace.events import GpuActivity, Step, Trace
 from kinetoscope.trace.metadata import Metadata, device_name
 from kinetoscope.trace.missing_gpu import Dropped, counter_ranges, dropped_kernels, why_no_kernels
+from kinetoscope.trace.processes import COMPARE_RANKS, merged_text
 from kinetoscope.trace.queries import (
     busy_us,
     by_device,
@@ -115,8 +116,8 @@ def _devices(trace: Trace) -> tuple[DeviceSummary, ...]:
 def _notes(trace: Trace, dropped: Dropped) -> Iterator[str]:
     yield from damage_texts(trace, dropped)
     if trace.processes:
-        shown = ", ".join(trace.processes[:8]) + (", ..." if len(trace.processes) > 8 else "")
-        yield f"{len(trace.processes)} processes are merged in this file ({shown}): each has steps of its own"
+        steps = "each has steps of its own"
+        yield f"{merged_text(trace.processes)}: {f'{steps}, and {COMPARE_RANKS}' if trace.is_merged else steps}"
     if not any(activity.kind == "kernel" for activity in trace.activities):
         yield why_no_kernels(trace)
     if not trace.activities:

@@ -198,7 +198,7 @@ class Decoder(nn.Module):
 # --8<-- [end:decoder]
 
 
-# --8<-- [start:generate]
+# --8<-- [start:tokens]
 def choose(logits: Tensor) -> tuple[Tensor, Tensor]:
     """The largest of (batch, vocab) logits and its token, (batch, 1) each."""
     token = logits.argmax(dim=-1, keepdim=True)
@@ -219,6 +219,9 @@ def decode_one(model, token: Tensor, position: Tensor, cache, pick=choose):
     return pick(model.lm_head(hidden[:, -1]))
 
 
+# --8<-- [end:tokens]
+
+
 @torch.no_grad()
 def generate(model, ids: Tensor, cache, new_tokens: int) -> Tensor:
     """(batch, new_tokens): what follows the prompt, always the likeliest."""
@@ -230,9 +233,6 @@ def generate(model, ids: Tensor, cache, new_tokens: int) -> Tensor:
         tokens.append(token)
         position += 1
     return torch.cat(tokens, dim=1)
-
-
-# --8<-- [end:generate]
 
 
 # --8<-- [start:bytes]

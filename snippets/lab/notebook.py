@@ -36,6 +36,7 @@ ROUNDS = 11
 SAMPLE_US = 2_000.0
 """The shortest sample on a CPU; a shorter step runs several times per sample."""
 _us = partial(format_value, unit="us")
+_OPERATOR_HEAD = "operator", "own CPU time", "with all it calls", "calls"
 
 
 @dataclass(frozen=True)
@@ -131,9 +132,8 @@ class Profile:
         return sorted(operators, key=lambda row: (-row.self_cpu_us, row.name))
 
     def __repr__(self) -> str:
-        steps = len(self.trace.steps)
         activities = [(activity.name, activity.duration_us) for activity in self.step.activities]
-        rows = activities or [(row.name, row.self_cpu_us / steps) for row in self._rows]
+        rows = activities or [(row.name, row.self_cpu_us / len(self.trace.steps)) for row in self._rows]
         return "\n".join([f"{self.name}, one step", *(f"{_us(us):>10}  {name}" for name, us in rows)])
 
     def _repr_html_(self) -> str:
@@ -151,8 +151,7 @@ class Profile:
         count = len(self.trace.steps)
         columns = ((row, row.self_cpu_us / count, row.cpu_us / count, row.calls / count) for row in self._rows)
         rows = [[code(row.name), _us(own_us), _us(whole_us), f"{calls:g}"] for row, own_us, whole_us, calls in columns]
-        head = "operator", "own CPU time", "with all it calls", "calls"
-        return table(f"{self.name}: operators of one step", head, rows)
+        return table(f"{self.name}: operators of one step", _OPERATOR_HEAD, rows)
 
 
 def _kernel(name: str) -> Html:
@@ -185,15 +184,16 @@ def _profile(experiment: Experiment, subject: Subject, name: str = "") -> Profil
 
 def _choose(name: str, parameters: Mapping[str, Value]) -> tuple[Experiment, Subject]:
     chosen = find(name)
-    if len(chosen) != 1 or chosen[0].make is None:
-        raise UnknownName(f"{name!r} is not one profiled experiment: write CHAPTER/EXPERIMENT")
+    if len(chosen) != 1:
+        raise UnknownName(f"{name!r} is not one experiment: write CHAPTER/EXPERIMENT")
+    if chosen[0].make is None:
+        raise UnknownName(f"{name} is a loop or a probe: python -m snippets.lab run {name} runs it here")
     experiment = chosen[0].at(**parameters)
     return experiment, _make_subject(chosen[0].make, tuple(experiment.parameters.items()))
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=16)  # so that compiled code is compiled once
 def _make_subject(make: Callable[..., Subject], parameters: tuple[tuple[str, Value], ...]) -> Subject:
-    """Cached, so that compiled code is compiled once."""
     return make(device=_device(), **dict(parameters))
 
 

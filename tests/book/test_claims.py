@@ -9,8 +9,12 @@ import pytest
 
 from snippets.lab.finding.accepted import accepted_statuses
 from snippets.lab.finding.book import Verdict, all_claims, chapters_with_findings, judge_all
+from snippets.lab.finding.claim import Claim
 from snippets.lab.finding.device import Device
 from snippets.lab.page.ledger import verdict_data
+from snippets.lab.page.verdict import is_of_the_series_gpu
+from snippets.lab.recording.device import PROJECT
+from snippets.lab.tools.page_text import executed_fences, pages
 from tests.chapters.altered import poor_figures
 from tests.lab.samples import BOOK
 
@@ -55,6 +59,22 @@ def test_a_claim_says_why_it_differs_and_only_then() -> None:
     why = {claim_id: claim.why for claim_id, (_, claim) in all_claims().items()}
     assert [name for name in why if ACCEPTED.get(name) == "differs" and len(why[name]) <= 40] == []
     assert [name for name in why if ACCEPTED.get(name) == "holds" and why[name]] == []
+
+
+def test_a_page_lists_what_is_different_from_the_series() -> None:
+    """What differs from the GPU of the series is folded in its section, so the page has a table of it."""
+    missing = []
+    for page, text in pages(PROJECT / "docs").items():
+        bodies = [fence.body for fence in executed_fences(page, text)]
+        shown = {name for body in bodies if "verdicts" in body for name in re.findall(r'"([^"]*)"', body)}
+        chapters = {chapter for name, (chapter, claim) in all_claims().items() if name in shown and is_folded(claim)}
+        tables = (f'claims_table, "{chapter}", statuses=("differs",)' for chapter in sorted(chapters))
+        missing += [f"{page}: {table}" for table in tables if not any(table in body for body in bodies)]
+    assert missing == []
+
+
+def is_folded(claim: Claim) -> bool:
+    return is_of_the_series_gpu(claim) and ACCEPTED.get(claim.id) == "differs"
 
 
 def test_every_timing_has_a_spread(ledger: list[Verdict]) -> None:

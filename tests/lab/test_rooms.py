@@ -63,6 +63,7 @@ MORE_FILES: Mapping[str, Mapping[str, str]] = {
     "matmul_add": {"record.py": "the profiler around the model, as a reader types it; a test runs it"},
     "several_gpus": {
         "blocks.py": "the model that sharded.py, tensor_parallel.py and pipeline.py divide, which a reader copies",
+        "faults.py": "the faults of training on several GPUs, and the mends, which a reader copies",
         "parallel.py": "the ladder of data parallel, which a reader copies",
         "pipeline.py": "a pipeline over any blocks, which a reader copies",
         "sharded.py": "what is done to a finished model: sharded, which a reader copies",

@@ -176,7 +176,7 @@ def test_the_switch_shows_every_answer_on_every_page_until_it_is_turned_off(on_t
     expect(question(tab.page, "How many")).to_have_attribute("open", "")
 
 
-@pytest.mark.parametrize("fragment", ["claim-m10", "claim-m3", "claim-m10-nvidia-t100"])
+@pytest.mark.parametrize("fragment", ["claim-m10", "claim-k3", "claim-m10-nvidia-t100"])
 def test_a_link_within_the_page_lifts_the_veil_of_its_target_alone(on_trial: Opened, fragment: str) -> None:
     page = on_trial().page
     page.evaluate("(to) => { location.hash = to; }", fragment)

@@ -46,10 +46,6 @@ FIRST = {
     "mfu": "decoder",
     "paged attention": "decoder_growing",
     "int4 slow": "decoder_faults",
-    "ddp": "several_gpus",
-    "nccl slow": "several_gpus",
-    "fsdp overlap": "several_gpus",
-    "straggler": "several_gpus_faults",
 }
 """What people type -> the page that comes first."""
 PLACES = {

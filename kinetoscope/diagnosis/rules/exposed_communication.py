@@ -12,7 +12,7 @@ from kinetoscope.diagnosis.missing import no_gpu_work
 from kinetoscope.diagnosis.rule import CannotTell, Finding, Measured, Rule
 from kinetoscope.diagnosis.sources import TENSORBOARD
 from kinetoscope.trace.communication import communication, exposed_communication_us, is_collective
-from kinetoscope.trace.events import GpuActivity
+from kinetoscope.trace.events import GpuActivity, Trace
 from kinetoscope.trace.intervals import length_us, union_of
 
 MIN_SHARE = 0.10
@@ -40,7 +40,17 @@ def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     )
     where = facts.place(next(kernel for kernel in found if _name(kernel) == longest))
     measured = (Measured("communication per step", total_us, "us"), Measured("of it exposed", exposed_us, "us"))
-    return [Finding(RULE, title, where or longest, facts.evidence(found), total_us, exposed_us, measured=measured)]
+    place, events, doubt = where or longest, facts.evidence(found), _doubt(facts.trace)
+    return [Finding(RULE, title, place, events, total_us, exposed_us, measured=measured, doubt=doubt)]
+
+
+def _doubt(trace: Trace) -> str:
+    """That one rank alone may be waiting for another; empty if the trace has all ranks, or its job is one rank."""
+    size = trace.world_size or 1
+    if size < 2 or len(trace.processes) >= size:
+        return ""
+    rank = "One rank" if trace.rank is None else f"Rank {trace.rank}"
+    return f"{rank} of {size:,}: this may be waiting for another rank; give all ranks."
 
 
 def _name(activity: GpuActivity) -> str:

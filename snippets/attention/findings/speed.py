@@ -185,7 +185,13 @@ def math_over_in_place(device: Device) -> Figure:
     return paired_ratio(device["attention/math"], device["attention/in_place"])
 
 
-@claim("A11", equals("flash, cuDNN, efficient"), scope="timing", source=Source("Part 3", SERIES_ORDER))
+@claim(
+    "A11",
+    equals("flash, cuDNN, efficient"),
+    scope="timing",
+    source=Source("Part 3", SERIES_ORDER),
+    is_advice=True,
+)
 def backends_in_order(device: Device) -> Figure:
     """By GPU time, flash is the fastest backend, cuDNN the second and efficient the third.
 

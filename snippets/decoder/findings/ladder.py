@@ -199,9 +199,9 @@ def first_bars(device: Device) -> Html:
 
 
 def plain_bars(device: Device) -> Html:
-    """A token of the plain loop, over the launches alone."""
+    """A token of the plain loop, over its launches alone."""
     launching = ("the launches alone: kernels x cost of a launch", launching_us(device))
-    rungs = {"plain loop: a cache that grows": token_us(device, "eager"), GENERATE: generate_us(device)}
+    rungs = {"plain loop: a cache that grows": token_us(device, "eager")}
     return floor_bars(device, launching, rungs, "One token of the plain loop", conditions=CONDITIONS)
 
 
@@ -265,7 +265,6 @@ FIGURES: Mapping[str, Measure] = {
     "layers_over_graph": lambda device: over(device, "layers", "graph"),
     "joined_over_layers": lambda device: over(device, "joined", "layers"),
     "autotuned_over_joined": lambda device: over(device, "max_autotune", "joined"),
-    "static_over_eager": lambda device: over(device, "static", "eager"),
     "joined_over_floor": lambda device: unpaired_ratio(token_us(device, "joined"), floor_us(device)),
     "generate_over_joined": lambda device: unpaired_ratio(token_us(device, "generate"), token_us(device, "joined")),
     "eager_over_floor": lambda device: unpaired_ratio(token_us(device, "eager"), floor_us(device)),

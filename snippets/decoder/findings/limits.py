@@ -37,7 +37,7 @@ HEADINGS = {
     "layers": "layers compiled",
     "joined": "projections joined",
     "fused": "projections joined, this book's fused MLP",
-    "max_autotune": "max-autotune",
+    "max_autotune": "projections joined, max-autotune",
 }
 MIN_SHARE = 0.01
 """Of a token's GPU time: kernels that take less are one row."""

@@ -166,6 +166,12 @@ def requests(device: Device) -> Html:
     return table("Tokens of one text, while the loop computes another text's prompt", head, rows)
 
 
+def slowest_plan_us(device: Device) -> Figure:
+    """The highest cost of a length that the process has not met."""
+    plan = plan_us(device)
+    return Figure(plan.bounds[1], "us", origin=plan.origin)
+
+
 FIGURES: Mapping[str, Measure] = {
     "plan_us": plan_us,
     "first_token_us": lambda device: first_call_us(device, "whole"),

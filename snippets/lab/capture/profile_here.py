@@ -61,6 +61,8 @@ def _profile_loop_here(experiment: Experiment, device: str, trace_dir: Path | No
         finished = profile_loop(experiment, loop, device, ranks)
         tolerance = loop.tolerance
     if ranks.is_first:
+        if ranks.world > 1:
+            print("The table of rank 0:")
         _print_table(finished, device)
     if trace_dir is not None and ranks.world > 1:
         (trace_dir / f"rank{ranks.rank}.json").write_bytes(chrome_trace(finished))

@@ -92,6 +92,8 @@ class Claim:
     """None if the sentence is ours."""
     why: str = ""
     """How the claim differs on the default device and why it matters."""
+    is_advice: bool = False
+    """Whether readers act on the sentence: a rule of thumb, or which of several is fastest."""
 
     def __call__(self, device: Device) -> Figure:
         """Measure the figure on a device."""
@@ -104,6 +106,7 @@ def claim(
     *,
     scope: Scope = "every-gpu",
     source: Source | None = None,
+    is_advice: bool = False,
 ) -> Callable[[Measure], Claim]:
     """Make a claim from the decorated function; its docstring is the sentence.
 
@@ -115,6 +118,7 @@ def claim(
         scope: `every-gpu`: it should hold on all; `this-gpu`: a name, a launch API or a tile; `timing`: a ratio or band
             of times. The last two may differ on another GPU.
         source: the source and its value; None if the sentence is ours.
+        is_advice: readers act on the sentence, such as a rule of thumb; where it differs, the page always shows it.
     """
 
     if scope not in SCOPES:
@@ -124,7 +128,7 @@ def claim(
         sentence, _, why = inspect.cleandoc(measure.__doc__ or "").partition("\n\n")
         if not sentence:
             raise ValueError(f"claim {identity}: its function needs a docstring, which is the sentence")
-        return Claim(identity, _one_line(sentence), scope, measure, band, source, _one_line(why))
+        return Claim(identity, _one_line(sentence), scope, measure, band, source, _one_line(why), is_advice)
 
     return decorate
 

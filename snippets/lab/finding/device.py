@@ -265,7 +265,8 @@ class Run:
         return msgspec.structs.replace(timings, **parts)
 
     def _timings(self) -> Timings:
-        timings = self.whole.point.timings
+        if (timings := self.whole.point.timings) is None and self.whole.point.iteration is not None:
+            raise NotTimed(f'{self.id} is a loop: ask for kind="iteration"')
         if timings is None:
             raise NotTimed(f"{self.id} was recorded without timings; make record CHAPTER={self.recording.chapter}")
         return timings
@@ -273,6 +274,8 @@ class Run:
     def timing(self, kind: str = "interleaved") -> Timing:
         """One timing of the point, by its field in `Timings`, or `iteration` of a loop. Raises `NotTimed`."""
         timing: Timing | None = self.whole.point.iteration if kind == "iteration" else getattr(self._timings(), kind)
+        if timing is None and kind == "iteration" and self.whole.point.timings is not None:
+            raise NotTimed(f"{self.id} is no loop: ask for kind={' or '.join(map(repr, KINDS))}")
         if timing is None:
             raise NotTimed(f"{self.id} has no {kind} timing; make record CHAPTER={self.recording.chapter}")
         return self.device.samples_of(timing)

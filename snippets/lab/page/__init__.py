@@ -26,6 +26,7 @@ glossary.py     the book's terms
 fences.py       executed fences
 kept.py         HTML kept from one build to the next
 nav.py          the chapters in the order of mkdocs.yml
+hanging.py      the indentation of wrapped lines of code on narrow screens
 last.py         a Markdown extension for the last changes to a page's HTML
 
 Imports charts, finding and recording, and kinetoscope; never notebooks, tools or capture.

@@ -4,9 +4,10 @@ It excludes Python code from the search index, which every page loads completely
 and the prose explains it. It excludes guesses with their answers, and the fences that they veil: a search must not tell
 what the page asks. It adds the list of claims to each section, and gives the last line of a section its class. The
 links of headings to themselves, which the contents of a page repeat, are no stops of the Tab key. It takes the marks of
-names and signs off shown code, since they were three of four elements of it, and have the color of its text. It numbers
-the popovers of kernel names, whose ids come from the names. Figures of ranks share patterns, which stand once at the
-top of their page. The banner of disturbed recordings goes where the page shows none of them.
+names and signs off shown code, since they were three of four elements of it, and have the color of its text, and marks
+the lines of code that a narrow screen wraps. It numbers the popovers of kernel names, whose ids come from the names.
+Figures of ranks share patterns, which stand once at the top of their page. The banner of disturbed recordings goes
+where the page shows none of them.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from markdown.postprocessors import Postprocessor
 
 from kinetoscope.report.rank_drawing import PATTERNS
 from snippets.lab.page.disturbed import without_idle_banner
+from snippets.lab.page.hanging import with_hanging_lines
 from snippets.lab.page.kept import keep, look
 from snippets.lab.page.sections import with_claims
 from snippets.lab.recording.device import recordings_root
@@ -29,8 +31,9 @@ PRIORITY = 5
 RANKS = '<figure class="ranks"'
 QUESTION = '<details class="question"'
 IN_YOUR_TRACE = "<p><strong>In your trace:</strong>"
-_PLAIN = re.compile(r'<span class="[nopw]">([^<]*)</span>')
-"""Names, operators, punctuation and white space, as Pygments marks them."""
+_PLAIN = re.compile(r'<span class="(?:[nopw]|fm|kc)">([^<]*)</span>')
+"""Names, operators, punctuation, white space, names such as `__init__` and constants such as `None`, as Pygments marks
+them."""
 _VEILS = re.compile(r'<div class="guess" [^>]*?data-veils="([^"]+)"')
 _FENCE = re.compile(r'(<div class="lab" data-fence="([^"]+)")>')
 _TERM = re.compile(r'<h2\b|<abbr title="([^"]*)">([^<]*)</abbr>')
@@ -58,7 +61,7 @@ class _Last(Postprocessor):  # type: ignore[misc]
         if RANKS in text:
             text = f"{PATTERNS}{text}"
         keep()
-        text = _POPOVER.sub(numbered, _without_answers(_PLAIN.sub(r"\1", text)))
+        text = _POPOVER.sub(numbered, _without_answers(with_hanging_lines(_PLAIN.sub(r"\1", text))))
         return _EXCLUDED.sub(r'\g<0>="yes"', text)  # with a value, the theme takes it off the page again
 
 

@@ -22,6 +22,7 @@ OTHER_PARTS = ("Start", "Reference", "Labs")
 """Parts of the menu without chapters."""
 _PART = re.compile(r"^(?P<indent> +)- (?P<title>[^:\n]+):(?: *#.*)?\n(?P<pages>(?:(?P=indent) +- .*\n)+)", re.MULTILINE)
 """A part in the text of mkdocs.yml; plain YAML parsers reject the file's Python tags."""
+_HELD = re.compile(r"^draft_docs: \|.*\n(?P<pages>(?: +/\w+\.md\n)+)", re.MULTILINE)
 _PAGE = re.compile(r'- "?(?P<title>.+?)"?: (?P<page>[\w/]+)\.md\s*(?:#.*)?$', re.MULTILINE)
 _DESCRIPTION = re.compile(r"\A---\n(?:.*\n)*?description: (.+)\n")
 
@@ -38,12 +39,25 @@ def chapters_in_nav(config: str) -> dict[str, str]:
     return {match["page"]: match["title"] for match in _PAGE.finditer(lines)}
 
 
+def held_pages(config: str) -> list[str]:
+    """Names of the chapters' pages that the site leaves out until they are recorded, from the text of mkdocs.yml."""
+    held = _HELD.search(config)
+    return re.findall(r"/(\w+)\.md", held["pages"]) if held else []
+
+
+@once
+def is_held(chapter: str, project: Path = PROJECT) -> bool:
+    """Whether the site leaves out a chapter's pages and claims."""
+    return chapter in held_pages((project / "mkdocs.yml").read_text(encoding="utf-8"))
+
+
 @once
 def chapter_pages(chapter: str, project: Path = PROJECT) -> tuple[str, ...]:
-    """The pages that may show a chapter's claims: the page of its findings, then pages in nav named after the
+    """The pages that may show a chapter's claims: the page of its findings, then pages in nav, or held, named after the
     chapter."""
-    in_nav = chapters_in_nav((project / "mkdocs.yml").read_text(encoding="utf-8"))
-    named = [page for page in in_nav if chapter_of(f"{page}-".replace("_", "-")) == chapter]
+    config = (project / "mkdocs.yml").read_text(encoding="utf-8")
+    all_pages = [*chapters_in_nav(config), *held_pages(config)]
+    named = [page for page in all_pages if chapter_of(f"{page}-".replace("_", "-")) == chapter]
     return tuple(dict.fromkeys([findings(chapter).page, *named]))
 
 

@@ -70,6 +70,8 @@ def _last_text(report: RanksReport) -> str:
     if not any(waits):
         return ""
     most = max(report.ranks, key=lambda rank: (rank.last_at, -rank.rank))
+    if not most.last_at:
+        return ""
     return f"Rank {most.rank} arrives last at {most.last_at:,} of {compared:,} collectives."
 
 
@@ -85,7 +87,8 @@ def rank_table(device: Device, variants: Mapping[str, str], caption: str) -> Htm
     listed = table(caption, _COLUMNS, rows, scrolls=True)
     about = (
         "Mean times per step of the trace. Compute, exposed transfer, exposed waiting and idle time add up to a step. "
-        "A rank arrives last at a collective if its call is the shortest."
+        "A rank arrives last at a collective if its call is the shortest, and another call is longer by more than the "
+        "clocks of the ranks differ."
     )
     return Html(f"{listed}{note(about)}")
 
@@ -99,7 +102,10 @@ def rank_lanes(device: Device, experiment: str, caption: str) -> Html:
     report = _reports(device, {"": experiment})[""]
     step = report.lanes
     if step is None:
-        return note("No rank waits for another in this trace, so there is no step to draw.")
+        return note(
+            "No rank waits for another in this trace, so there is no step to draw. The bars and the table of the ranks "
+            "show where their steps go."
+        )
     end_us = step.end_us or 1.0
     if step.spread_us > MAX_SPREAD * end_us:
         return note(

@@ -1,8 +1,8 @@
 """Claims with their verdicts: a line where a claim differs, the folded list at a section's end, marks at figures.
 
-A fence of `verdicts` shows what a reader should know at that place: the claims that differ. `section_claims` lists the
-other claims of a section below one folded line, with the source's value and the measured value. Ids, articles and
-scopes are in the ledger, to which each verdict leads.
+A fence of `verdicts` shows what a reader should know at that place: the claims that differ, except those about the GPU
+of the series (`is_open`). `section_claims` lists the other claims of a section below one folded line, with the source's
+value and the measured value. Ids, articles and scopes are in the ledger, to which each verdict leads.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kinetoscope.html import Html, with_code
 from kinetoscope.trace.text import visible
 from snippets.lab.finding.accepted import status_of_text
 from snippets.lab.finding.book import Verdict, find_claim, judge
-from snippets.lab.finding.claim import STATUSES, Status
+from snippets.lab.finding.claim import SERIES, STATUSES, Claim, Status
 from snippets.lab.finding.device import Device, all_devices
 from snippets.lab.page.frame import by_device
 from snippets.lab.page.kernel_name import short_kernel_names, with_kernel_names
@@ -34,7 +34,7 @@ COUNTED: dict[Status, tuple[str, str]] = {
 
 
 def verdicts(device: Device, *claim_ids: str) -> Html:
-    """A line for each claim that differs, or that contradicts the text on this device. Raises `UnknownName`.
+    """A line for each claim that is open (`is_open`). Raises `UnknownName`.
 
     The other claims are in the list at the section's end, which `data-claims` names. A search finds the prose that says
     the same, and not them.
@@ -51,12 +51,20 @@ def _judged(device: Device, claim_ids: Iterable[str]) -> list[Verdict]:
 def is_open(verdict: Verdict) -> bool:
     """Whether a reader would act differently: a claim differs, or the text says another thing than this device.
 
-    A claim that is inconclusive here and decided in the text counts, the reverse does not.
+    A value of the series' GPU does not count where it differs here as it does in the text: such a claim is in its
+    section's list, and in the page's table of what is different from the series. A claim that is inconclusive here and
+    decided in the text counts, the reverse does not.
     """
-    if verdict.status == "differs":
-        return True
     text = _status_of_text(verdict)
+    if verdict.status == "differs":
+        return text is not None or not is_of_the_series_gpu(verdict.claim)
     return text == "differs" if verdict.status == "holds" else verdict.status == "inconclusive" and text is not None
+
+
+def is_of_the_series_gpu(claim: Claim) -> bool:
+    """Whether a claim says only what the series saw on its GPU: a name, a call, a time, and no advice."""
+    is_of_the_series = claim.source is not None and claim.source.who in SERIES
+    return is_of_the_series and claim.scope != "every-gpu" and not claim.is_advice
 
 
 def _status_of_text(verdict: Verdict) -> Status | None:

@@ -16,6 +16,7 @@ from snippets.lab.finding.claim import STATUSES, Status
 from snippets.lab.finding.device import Device, all_devices
 from snippets.lab.page.kept import keep, kept, look
 from snippets.lab.page.ledger import verdict_data
+from snippets.lab.page.nav import is_held
 from snippets.lab.recording.device import recordings_root
 from snippets.lab.recording.schema import RecordingError
 from snippets.lab.tools.listing import known_device
@@ -78,7 +79,7 @@ def claims_json(root: Path, devices: Sequence[Device], chapter: str = "") -> str
 
     def judged() -> str:
         verdicts = (verdict for device in devices for verdict in _judged(device, chapter))
-        return json_text([verdict_data(verdict) for verdict in verdicts], indent=1)
+        return json_text([verdict_data(verdict) for verdict in verdicts if not is_held(verdict.chapter)], indent=1)
 
     look(root)
     text = kept(("claims", chapter, *(device.name for device in devices)), judged)

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from dataclasses import replace
 from os.path import relpath
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from kinetoscope.terminal import Parser
+from kinetoscope.terminal import CommandError, Parser
+from kinetoscope.trace.text import printable
 from snippets.lab.experiment import Experiment, UnknownName, Value, chapters, find
 from snippets.lab.notebooks.files import PREFIX, find_notebook
 from snippets.lab.recording.device import recordings_root
+
+if TYPE_CHECKING:
+    from snippets.lab.capture.ranks import RankError
 
 DESCRIPTION = """\
 Profile one experiment on this machine, GPU or CPU, and print the profiler's table; with --trace-dir, write its Chrome
@@ -44,13 +50,26 @@ def command(arguments: argparse.Namespace) -> int:
     import torch
 
     from snippets.lab.capture.profile_here import profile_here
+    from snippets.lab.capture.ranks import RankError
 
     if given.device == "cuda" and not torch.cuda.is_available():
         parser.error("no CUDA GPU on this machine; omit --device to run on the CPU")
     if parameters != dict(experiment.parameters):
         experiment = replace(experiment.at(**parameters), sweep=())
-    profile_here(experiment, given.device or ("cuda" if torch.cuda.is_available() else "cpu"), given.trace_dir)
+    try:
+        profile_here(experiment, given.device or ("cuda" if torch.cuda.is_available() else "cpu"), given.trace_dir)
+    except RankError as error:
+        raise _told(error) from error
     return 0
+
+
+def _told(error: RankError) -> CommandError:
+    """Print the traceback of a rank on standard error; return the error for its last line, or for all of it."""
+    rank, colon, told = str(error).partition(": ")
+    if not told.startswith("Traceback"):
+        return CommandError(str(error))
+    print("\n".join(map(printable, told.splitlines())), file=sys.stderr)
+    return CommandError(f"{rank}{colon}failed; its traceback is above")
 
 
 def select_experiment(name: str) -> Experiment:

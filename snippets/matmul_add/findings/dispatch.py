@@ -119,7 +119,7 @@ def calls_of_add(device: Device) -> Figure:
     return device["matmul_add/eager_64"].per_step(lambda step: names(calls_under(step, "aten::add")))
 
 
-@claim("P21", equals(100), scope="this-gpu", source=Source("Part 1", "every one"))
+@claim("P21", equals(100), scope="this-gpu", source=Source("Part 1", "every one"), is_advice=True)
 def queries_before_matmuls(device: Device) -> Figure:
     """Rule of thumb: an occupancy query marks the launch of a matrix product.
 
@@ -175,7 +175,7 @@ def wait_idle(device: Device) -> Figure:
 def wait_to_work_64(device: Device) -> Figure:
     """At 64 the closing cudaDeviceSynchronize is many times as long as all the work that it waits for.
 
-    With nothing left to wait for, the call takes only its own time. In the post's trace the GPU began late."""
+    With nothing left to wait for, the call takes only its own time. In Part 1's trace the GPU began late."""
 
     def wait_to_work(run: Run) -> Figure:
         trace = run.whole.trace

@@ -82,7 +82,7 @@ def first_gap(device: Device) -> Figure:
     return of_traces(device, lambda run: first_to_rest(run, gap_us), *COLD)
 
 
-@claim("P7", at_most(1.2), scope="timing", source=Source("Part 1", "similar times"))
+@claim("P7", at_most(1.2), scope="timing", source=Source("Part 1", "similar times"), is_advice=True)
 def equal_steps(device: Device) -> Figure:
     """After a warm-up before the profiler, all profiled steps take about the same time.
 

@@ -169,6 +169,12 @@ def _ceiling(device: Device, limit: str, unit: str) -> Figure:
     return Figure(device[STACK].ceiling(limit).rate, unit, origin=f"{device[STACK].origin}, {limit}")
 
 
+def flops_per_byte(device: Device) -> Figure:
+    """The FLOPs that the GPU can compute, at a large matmul's rate, while it moves a byte at a large copy's rate."""
+    flops, moved = (_ceiling(device, limit, "") for limit in (LARGE_MATMUL, COPY))
+    return derived(round(flops.number / moved.number), flops, moved)
+
+
 def _least(device: Device, limit: str) -> Figure:
     """The least time of one block at 64 tokens: of its bytes at a copy's rate, or of its FLOPs at a large matmul's."""
     at = _at(device, STACK, 64)

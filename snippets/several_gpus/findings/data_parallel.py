@@ -142,10 +142,8 @@ def ranks_of_rungs(device: Device) -> Html:
 FIGURES: Mapping[str, Measure] = {
     "gradient_bytes": lambda device: Figure(gradient_bytes(WIDTH, BLOCKS), "bytes", origin="the sizes of the model"),
     "parameter_tensors": lambda device: Figure(PARAMETERS, origin="the sizes of the model"),
-    "alone_us": lambda device: step_us(device, "alone"),
     "each_parameter_added_us": lambda device: exposed_us(device, "each_parameter"),
     "one_bucket_added_us": lambda device: exposed_us(device, "one_bucket"),
     "buckets_added_us": lambda device: exposed_us(device, "buckets_in_backward"),
     "ddp_added_us": lambda device: exposed_us(device, "ddp"),
-    "naive_over_ddp": lambda device: over(device, "each_parameter", "ddp"),
 }

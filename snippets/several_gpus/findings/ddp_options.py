@@ -16,7 +16,6 @@ from snippets.lab.finding import (
     claim,
     equals,
     format_value,
-    percent_saved,
 )
 from snippets.lab.finding.probed import entry, ratio, time
 from snippets.lab.page import show as show
@@ -112,5 +111,4 @@ FIGURES: Mapping[str, Measure] = {
         origin=OPTIONS,
     ),
     "matrix_bytes": lambda device: Figure(BF16_BYTES * 4 * WIDTH**2, "bytes", origin="the sizes of the model"),
-    "no_sync_saved": lambda device: percent_saved(no_sync_saves(device)),
 }

@@ -293,10 +293,6 @@ FIGURES: Mapping[str, Measure] = {
     "late_small_lost": FAULTS["late_small"].lost,
     "one_bucket_bytes": _bucket_bytes,
     "one_bucket_exposed": lambda device: exposed_us(device, "one_bucket_before"),
-    "ddp_exposed": lambda device: exposed_us(device, "ddp_after"),
     "fsdp_hidden": lambda device: hidden_share(device, "fsdp_after"),
     "one_queue_hidden": lambda device: hidden_share(device, "one_queue_before"),
-    "profiled_none": lambda device: profiled(device, "none"),
-    "profiled_one": lambda device: profiled(device, "rank 0"),
-    "profiled_all": lambda device: profiled(device, "all"),
 }

@@ -21,10 +21,12 @@ from snippets.lab.finding import (
 )
 from snippets.lab.finding.probed import difference, entry, rate, time
 from snippets.lab.page import Computation, prediction as prediction, show as show
-from snippets.several_gpus.findings.data_parallel import BF16_BYTES
+from snippets.several_gpus.findings.data_parallel import BF16_BYTES, gradient_bytes
 from snippets.several_gpus.findings.link import largest_bus, sent_share
 
 COUNTS = "several_gpus/tokens"
+WIDTH, BLOCKS = 4096, 4
+"""Of the model of the sweep."""
 MIN_SHARE = 1e-3
 """Of an all-reduce: a step that hides more than the rest counts as this, because a logarithmic scale has no zero."""
 
@@ -138,6 +140,7 @@ def tokens_table(device: Device) -> Html:
 FIGURES: Mapping[str, Measure] = {
     "matmul_rate": matmul_rate,
     "gradients_us": all_reduce_us,
+    "sweep_bytes": lambda device: Figure(gradient_bytes(WIDTH, BLOCKS), "bytes", origin="the sizes of the model"),
     "half_hidden": half_hidden,
     "half_hidden_predicted": half_hidden_predicted,
     "fully_hidden_predicted": lambda device: Figure(2 * half_hidden_predicted(device).number, origin="twice"),

@@ -52,5 +52,4 @@ def mesh_ranks(device: Device) -> Html:
 FIGURES: Mapping[str, Measure] = {
     "mesh_even_us": lambda device: device["several_gpus/mesh_even"].time("iteration"),
     "mesh_late_us": lambda device: device["several_gpus/mesh_late"].time("iteration"),
-    "mesh_late_over_even": late_over_even,
 }

@@ -18,7 +18,7 @@ from snippets.lab.finding import (
     unpaired_ratio,
 )
 from snippets.lab.finding.probed import ratio, time
-from snippets.lab.page import rank_bars, rank_lanes, show as show
+from snippets.lab.page import Computation, prediction as prediction, rank_bars, rank_lanes, show as show
 from snippets.several_gpus.findings.measured import BF16_BYTES, changed, parameter, sent_bytes
 
 
@@ -91,6 +91,18 @@ def sends_hidden_states(device: Device) -> Figure:
     return unpaired_ratio(measured_bytes(device), derived_bytes(device))
 
 
+IDLING = Computation(
+    "What share of a step is the bubble of two stages and four micro-batches, by the formula?",
+    "several_gpus.bubble_formula_2_4",
+    "(p - 1) / (m + p - 1), with p = 2 and m = 4.",
+    "Divide p - 1 by m + p - 1.",
+    {
+        25.0: "that is the share of the work, (p - 1) / m; the step is longer than the work by the bubble.",
+        "several_gpus.bubble_formula_2_16": "that is the bubble of 16 micro-batches.",
+    },
+)
+
+
 def bubble_table(device: Device) -> Html:
     """Bubbles by micro-batches on two and on four GPUs."""
     rows: list[list[Cell]] = []
@@ -122,10 +134,7 @@ FIGURES: Mapping[str, Measure] = {
     "bubble_2_8": lambda device: bubble(device, 2, 8),
     "bubble_2_4": lambda device: bubble(device, 2, 4),
     "bubble_2_16": lambda device: bubble(device, 2, 16),
-    "bubble_4_8": lambda device: bubble(device, 4, 8),
     "bubble_formula_2_4": lambda device: formula(2, 4),
     "bubble_formula_2_16": lambda device: formula(2, 16),
-    "bubble_formula_4_8": lambda device: formula(4, 8),
-    "pipeline_sent": measured_bytes,
     "pipeline_8_over_2": eight_over_two,
 }

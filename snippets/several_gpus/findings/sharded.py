@@ -23,7 +23,7 @@ from snippets.lab.finding import (
     unpaired_ratio,
 )
 from snippets.lab.finding.probed import entry, rate, ratio, time
-from snippets.lab.page import rank_bars, show as show, timeline
+from snippets.lab.page import Computation, prediction as prediction, rank_bars, show as show, timeline
 from snippets.several_gpus.findings.measured import BF16_BYTES, changed, parameter, sent_bytes, world
 
 MEMORY, TOKENS, RATES = "several_gpus/fsdp_memory", "several_gpus/fsdp_tokens", "several_gpus/tensor_rows_on_2"
@@ -44,6 +44,11 @@ def weights(run: Run) -> int:
     """All weights of a run's stack."""
     layers, dim, hidden = (parameter(run, name) for name in ("layers", "dim", "hidden"))
     return layers * (4 * dim * dim + 3 * dim * hidden + 2 * dim)
+
+
+def all_bytes(device: Device) -> Figure:
+    """The bytes of all weights in bf16."""
+    return Figure(BF16_BYTES * weights(run_of(device, "per_block")), "bytes", origin="the sizes of the model")
 
 
 def derived_bytes(device: Device, variant: str = "per_block") -> Figure:
@@ -68,6 +73,19 @@ def bytes_per_block(device: Device) -> Figure:
 def bytes_kept(device: Device) -> Figure:
     """With weights kept whole after the forward, a sharded step sends two thirds of the bytes."""
     return unpaired_ratio(measured_bytes(device, "kept"), measured_bytes(device))
+
+
+PASSING = Computation(
+    "How many bytes does a GPU send in a step, sharded per block?",
+    "several_gpus.fsdp_derived_bytes",
+    "three passes, and in each of them half of {several_gpus.fsdp_all_bytes}.",
+    "Multiply the bytes of all weights by the passes, and by (n - 1) / n.",
+    {
+        "several_gpus.fsdp_kept_bytes": "that is two passes; the backward gathers the weights, too.",
+        "several_gpus.fsdp_three_wholes": "a GPU has its own part already, so it sends (n - 1) / n of the bytes.",
+        "several_gpus.fsdp_half_of_all": "that is one pass.",
+    },
+)
 
 
 def held(device: Device, way: str, moment: str) -> Figure:
@@ -251,13 +269,14 @@ def given(device: Device) -> Html:
 
 FIGURES: Mapping[str, Measure] = {
     "fsdp_derived_bytes": derived_bytes,
+    "fsdp_kept_bytes": lambda device: derived_bytes(device, "kept"),
+    "fsdp_all_bytes": lambda device: all_bytes(device),
+    "fsdp_half_of_all": lambda device: changed(all_bytes(device), 0.5),
+    "fsdp_three_wholes": lambda device: changed(all_bytes(device), 3),
     "fsdp_measured_bytes": measured_bytes,
     "fsdp_state": lambda device: held(device, "per_block", "state"),
     "fsdp_whole_state": lambda device: held(device, "whole", "state"),
     "fsdp_whole_weights": whole_weights,
-    "fsdp_block_weights": lambda device: changed(
-        whole_weights(device), 1 / parameter(run_of(device, "per_block"), "layers")
-    ),
     "fsdp_root_peak": lambda device: more_held(device, "root_only", "peak"),
     "fsdp_root_over_blocks": lambda device: over(device, "root_only"),
     "fsdp_ahead_over_blocks": lambda device: over(device, "ahead"),

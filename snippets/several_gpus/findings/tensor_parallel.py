@@ -20,7 +20,7 @@ from snippets.lab.finding import (
     unpaired_ratio,
 )
 from snippets.lab.finding.probed import entry, ratio
-from snippets.lab.page import show as show, timeline
+from snippets.lab.page import Computation, prediction as prediction, show as show, timeline
 from snippets.several_gpus.findings.measured import changed, parameter, sent_bytes
 from snippets.several_gpus.findings.sharded import bus_rate, product_rate
 
@@ -128,6 +128,19 @@ def overlap_of_few_rows(device: Device) -> Figure:
     return way_over(device, 2, LARGE, "128", "overlapped", "sequence")
 
 
+ADDING = Computation(
+    "By the formula, how many times its products does an all-reduce of the larger MLP take on two GPUs?",
+    "several_gpus.tensor_ratio_large_2",
+    "2 (n - 1) C / (3 F B), with C = {several_gpus.product_rate}, B = {several_gpus.bus_rate} and F = 14,336.",
+    "Divide 2 (n - 1) C by 3 F B, with C in FLOP/s and B in bytes/s.",
+    {
+        "several_gpus.tensor_ratio_book_2": "that is this book's MLP, with F = 3,072.",
+        "several_gpus.tensor_ratio_one_pass": "an all-reduce sends each number twice, so there is a 2 in front.",
+        "several_gpus.tensor_ratio_two_products": "a gated MLP has three products.",
+    },
+)
+
+
 def ratio_table(device: Device) -> Html:
     """The predicted and the measured ratios, by rows."""
     counts = sorted(entry(device, rows_on(2), "widths", LARGE), key=int)
@@ -171,12 +184,11 @@ def lanes(device: Device) -> Html:
 FIGURES: Mapping[str, Measure] = {
     "tensor_even_width": even_width,
     "tensor_measured_book_2": lambda device: measured_ratio(device, 2, BOOK),
-    "product_rate_4": lambda device: product_rate(device, rows_on(4)),
-    "bus_rate_4": lambda device: bus_rate(device, rows_on(4)),
     "tensor_ratio_large_2": lambda device: predicted_ratio(device, 2, LARGE),
-    "tensor_ratio_book_4": lambda device: predicted_ratio(device, 4, BOOK),
+    "tensor_ratio_book_2": lambda device: predicted_ratio(device, 2, BOOK),
+    "tensor_ratio_one_pass": lambda device: changed(predicted_ratio(device, 2, LARGE), 1 / 2),
+    "tensor_ratio_two_products": lambda device: changed(predicted_ratio(device, 2, LARGE), 3 / 2),
     "tensor_measured_large_2": lambda device: measured_ratio(device, 2, LARGE),
-    "tensor_measured_book_4": lambda device: measured_ratio(device, 4, BOOK),
     "tensor_overlapped_8192": lambda device: way_over(device, 2, LARGE, "8192", "overlapped", "sequence"),
     "tensor_overlapped_128": lambda device: way_over(device, 2, LARGE, "128", "overlapped", "sequence"),
     "tensor_sequence": lambda device: way_over(device, 2, LARGE, "8192", "sequence", "reduced"),

@@ -106,7 +106,8 @@ def first_eager(device: Device) -> Figure:
 
 @claim("TS67", at_least(0), scope="timing")
 def recompile_unused(device: Device) -> Figure:
-    """Without the profiler, compiling another graph of the model costs no more than the ceiling of the rule recompiles."""
+    """Without the profiler, compiling another graph of the model costs no more than the ceiling of the rule
+    recompiles."""
     after = _median_us(device, "after", compiling=False)
     most_us = FAULTS["recompile"].ceiling(device).number + after.number
     # Without the first graph, which also loads the compiler; the trace shows a later one

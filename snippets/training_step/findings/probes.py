@@ -34,7 +34,8 @@ def _sum_us(device: Device, clock: str, phases: Sequence[str]) -> Figure:
 
 @claim("TS60", at_most(0.5), scope="timing")
 def wrong_clock(device: Device) -> Figure:
-    """By a clock that doesn't synchronize, forward, backward and optimizer seem to take less than half of their time."""
+    """By a clock that doesn't synchronize, forward, backward and optimizer seem to take less than half of their
+    time."""
     return unpaired_ratio(*(_sum_us(device, clock, PHASES[:3]) for clock in ("wrong", "right")))
 
 
@@ -49,13 +50,6 @@ def item_blamed(device: Device) -> Figure:
 def item_alone(device: Device) -> Figure:
     """By a clock that synchronizes, item takes less than 5 % of the step."""
     return percent(unpaired_ratio(_clock(device, "right", "item"), _sum_us(device, "right", PHASES)))
-
-
-def blamed_phase(device: Device) -> Figure:
-    """The phase that takes longest by a clock that does not wait for the GPU."""
-    times = {phase: _clock(device, "wrong", phase) for phase in PHASES}
-    longest = max(times, key=lambda phase: times[phase].number)
-    return Figure(longest, origin=times[longest].origin)
 
 
 def clocks(device: Device) -> Html:

@@ -77,20 +77,20 @@ ROWS: Mapping[str, tuple[Row, ...]] = {
 """Fault -> the rows that its mend removes or shortens, and perhaps a row that takes their place."""
 
 
-OTHERS: Mapping[str, tuple[str, str, str]] = {
-    "vocabulary": ("A vocabulary of an odd size", "training_step/vocabulary_before", "training_step/vocabulary_after")
+OTHERS: Mapping[str, tuple[str, str]] = {
+    "vocabulary": ("training_step/vocabulary_before", "training_step/vocabulary_after")
 }
-"""Loops that are no fault of `FAULTS`: their title and the experiments before and after the mend."""
+"""Loops that are no fault of `FAULTS`: the experiments before and after the mend."""
 
 
-def _loops(fault: str) -> tuple[str, str, str]:
-    """Title of a fault, and its experiments before and after the mend."""
-    return OTHERS[fault] if fault in OTHERS else (FAULTS[fault].title, *FAULTS[fault].loops)
+def _loops(fault: str) -> tuple[str, str]:
+    """The experiments before and after the mend of a fault."""
+    return OTHERS[fault] if fault in OTHERS else FAULTS[fault].loops
 
 
 def found_rows(device: Device, fault: str) -> list[tuple[Row, list[tuple[int, float]]]]:
     """Each row of a fault, with its number of events and their summed microseconds before and after the mend."""
-    steps = [device[loop].step for loop in _loops(fault)[1:]]
+    steps = [device[loop].step for loop in _loops(fault)]
     return [(row, [_counted(row.events(step)) for step in steps]) for row in ROWS[fault]]
 
 
@@ -103,7 +103,7 @@ def rows(device: Device, fault: str) -> Html:
     lines: list[list[Cell]] = [
         [with_code(row.shown), *(_number_and_time(*loop) for loop in loops)] for row, loops in found_rows(device, fault)
     ]
-    caption = f"{_loops(fault)[0]}: the rows that give it away, in one recorded step"
+    caption = "The rows that give it away, in one recorded step"
     return table(caption, ["row: its number and time", "before", "after"], lines)
 
 

@@ -118,7 +118,6 @@ def test_the_tree_links_every_leaf_to_its_section() -> None:
         "decoder/#who-waits",
         "training_step_faults/#pageable-copies",
         "training_step_faults/#attention-written-out",
-        "your_trace/#which-rank-is-late",
         "training_step_faults/#graph-breaks",
         "training_step_faults/#allocator-in-the-step",
     ]

@@ -13,7 +13,7 @@ def test_each_experiment_has_a_sample() -> None:
     assert {recording.experiment for recording, _ in recordings()} == {each.name for each in EXPERIMENTS}
 
 
-@pytest.mark.parametrize("page", ["several_gpus", "several_gpus_faults"])
+@pytest.mark.parametrize("page", ["several_gpus", "several_gpus_sharding", "several_gpus_faults"])
 def test_every_fence_and_figure_of_a_page_shows_the_samples(
     tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, page: str
 ) -> None:

@@ -1,4 +1,4 @@
-"""What sections 4 to 6 say about sample recordings: claims flip when what they are about changes."""
+"""What the page on split weights says about sample recordings: claims flip when what they are about changes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from snippets.lab.finding.book import figure, find_claim, judge
 from snippets.lab.finding.claim import Claim
 from snippets.lab.finding.device import Device
 from snippets.several_gpus.experiments import DECODING, MESH, PIPELINE, SHARDED, TENSOR_PARALLEL
-from snippets.several_gpus.findings import decoding, mesh, pipeline, sharded, tensor_parallel
+from snippets.several_gpus.findings import decoding, mesh, pipeline, sharded, splitting, tensor_parallel
 from tests.chapters.several_gpus import shard_samples as made
 from tests.lab.sample_recordings import save_samples
 
@@ -99,14 +99,22 @@ def test_formulas(device: Device) -> None:
     assert figure("several_gpus.fsdp_measured_bytes", device).value == 3 * made.WEIGHTS
     texts = {
         name: figure(f"several_gpus.{name}", device).text
-        for name in ("fsdp_hidden_from", "tensor_ratio_book_4", "tensor_ratio_large_2", "bubble_formula_2_4")
+        for name in ("fsdp_hidden_from", "tensor_ratio_book_2", "tensor_ratio_large_2", "bubble_formula_2_4")
     }
     assert texts == {
         "fsdp_hidden_from": "1,201",
-        "tensor_ratio_book_4": "1.45x",
+        "tensor_ratio_book_2": "0.52x",
         "tensor_ratio_large_2": "0.11x",
         "bubble_formula_2_4": "20.0 %",
     }
+
+
+def test_the_opening_counts_what_noise_makes_faster_as_computing(device: Device, tmp_path: Path) -> None:
+    names = ("sharded, 512 tokens", "sharded, 8,192 tokens", "split MLP of 3,072")
+    found = splitting.computing_percents(changed(device, tmp_path, data={"fsdp_tokens": made.by_tokens(many=0.9)}))
+    assert tuple(found)[:3] == names
+    assert found["sharded, 8,192 tokens"] == 100.0
+    assert found["pipeline, 2 micro-batches"] == pytest.approx(100 - 100 / 3 - 2)
 
 
 def test_a_way_that_did_not_run_is_not_measured(device: Device, tmp_path: Path) -> None:

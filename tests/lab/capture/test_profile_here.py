@@ -75,6 +75,7 @@ def test_several_ranks_are_profiled_into_one_trace(capsys: pytest.CaptureFixture
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "ranks/first on cpu: size=6, 2 ranks"
     assert [line.split()[:1] for line in lines].count(["step"]) == 1, "the table of rank 0 alone"
+    assert lines[1] == "The table of rank 0:"
     trace = tmp_path / "traces" / "ranks_first_6.json"
     assert [(each.rank, len(each.steps)) for each in read_ranks(trace)] == [(0, 2), (1, 2)]
     assert lines[-2:] == [f"trace: {trace}", f"  in Perfetto:   python -m kinetoscope open {trace}"]
@@ -107,13 +108,16 @@ def test_too_few_gpus_for_the_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_example_of_the_contributors_page_runs(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """And its check fails if the ranks do not sum their gradients."""
     text = (PROJECT / "docs" / "contributing.md").read_text("utf-8")
-    (example,) = re.findall(r"```python\n(def data_parallel.*?)```", text, re.DOTALL)
-    folder = tmp_path / tmp_path.name / "rmsnorm"
-    folder.mkdir(parents=True)
-    (folder / "experiments.py").write_text(
-        f"from __future__ import annotations\n\nfrom snippets.lab.experiment import Experiment, Loop\n\n{example}"
-    )
+    (example,) = re.findall(r"```python\n(from [^\n]+\n\n\ndef data_parallel.*?)```", text, re.DOTALL)
+    reduced = "            dist.all_reduce(weight.grad)\n"
+    assert example.count(reduced) == 1
+    alone = example.replace(reduced, "").replace('chapter="rmsnorm"', 'chapter="alone"')
+    for chapter, source in (("rmsnorm", example), ("alone", alone)):
+        folder = tmp_path / tmp_path.name / chapter
+        folder.mkdir(parents=True)
+        (folder / "experiments.py").write_text(f"from __future__ import annotations\n\n{source}")
     monkeypatch.syspath_prepend(tmp_path)
     (experiment,) = find("rmsnorm/data_parallel", tmp_path.name)
     profile_here(experiment.at(tokens=8), "cpu", None, tmp_path.name)
@@ -123,3 +127,7 @@ def test_the_example_of_the_contributors_page_runs(
     error = re.fullmatch(r"relative error of the losses (\S+) \(float32 reference, at most 1e-02\)", lines[-1])
     assert error is not None
     assert float(error[1]) < 1e-6
+    (experiment,) = find("alone/data_parallel", tmp_path.name)
+    wrong = r"^rank [01]: alone/data_parallel: wrong answer: relative error of the losses \d\.\d\de-02, at most 1e-02 "
+    with pytest.raises(WrongAnswer, match=wrong):
+        profile_here(experiment.at(tokens=8), "cpu", None, tmp_path.name)

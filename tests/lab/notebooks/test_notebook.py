@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -128,6 +129,22 @@ def test_a_profile_of_a_function_of_ones_own(tmp_path: Path) -> None:
 def test_errors_of_profile_and_race(call: Callable[[], object], error: type[Exception]) -> None:
     with pytest.raises(error):
         call()
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("linear", "'linear' is not one experiment: write CHAPTER/EXPERIMENT"),
+        *[
+            (name, f"{name} is a loop or a probe: python -m snippets.lab run {name} runs it here")
+            for name in ("decoder/eager", "linear/new_strides")
+        ],
+    ],
+)
+def test_what_a_notebook_cannot_profile(name: str, message: str) -> None:
+    for call in (profile, race):
+        with pytest.raises(UnknownName, match=f"^{re.escape(message)}$"):
+            call(name)
 
 
 # ---- races

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from snippets.lab.page.nav import chapter_pages, chapter_table, claim_page
+from snippets.lab.page.nav import chapter_pages, chapter_table, claim_page, held_pages, is_held
 from tests.lab import samples
 from tests.lab.conftest import Book
 from tests.lab.samples import EVIL, Markup, assert_only_text
@@ -63,3 +63,11 @@ def test_a_claim_is_on_the_page_that_shows_it(tmp_path: Path, book: Book) -> Non
         with (tmp_path / f"docs/{page}.md").open("a") as file:
             file.write(f'print(show("x", verdicts, "{claim_id}"))\n')
     assert [claim_page("mlp", claim_id, tmp_path) for claim_id in ("M1", "M2", "M3")] == ["mlp", "mlp_race", "mlp"]
+
+
+def test_the_site_leaves_out_what_is_not_recorded_yet(tmp_path: Path) -> None:
+    config = "draft_docs: | # for now\n  /mlp.md\n  /mlp_race.md\nnav:\n  - Home: index.md\n"
+    (tmp_path / "mkdocs.yml").write_text(config, encoding="utf-8")
+    assert held_pages(config) == ["mlp", "mlp_race"]
+    assert (is_held("mlp", tmp_path), is_held("linear", tmp_path)) == (True, False)
+    assert chapter_pages("mlp", tmp_path) == ("mlp", "mlp_race")

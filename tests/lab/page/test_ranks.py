@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from kinetoscope.html import note
 from snippets.lab.experiment import UnknownName
 from snippets.lab.finding.device import Device
 from snippets.lab.page.ranks import MOST_TIES, rank_bars, rank_lanes, rank_table
@@ -58,6 +59,15 @@ def test_the_table_has_the_parts_of_each_rank(device: Device) -> None:
     assert head[-1] == "arrives last"
     assert first[:2] + first[3:] == ["late", "0", "40.0 µs", "0 µs", "20.0 µs", "60.0 µs", first[7], "0 of 3"]
     assert second[:2] + second[3:] == ["", "1", "100 µs", "0 µs", "20.0 µs", "0 µs", second[7], "3 of 3"]
+
+
+def test_nobody_arrives_last_where_nobody_waits(device: Device) -> None:
+    _, first, second = cells(rank_table(device, {"even": EVEN}, "Parts"))
+    assert (first[-1], second[-1]) == ("0 of 3", "0 of 3")
+    assert rank_lanes(device, EVEN, "One step") == note(
+        "No rank waits for another in this trace, so there is no step to draw. The bars and the table of the ranks "
+        "show where their steps go."
+    )
 
 
 def test_lanes_of_a_step(device: Device) -> None:

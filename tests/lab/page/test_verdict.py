@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -175,6 +176,37 @@ def test_what_contradicts_the_text_stays_open_and_says_so(
     summaries = re.findall(r"<summary>(.*?)</summary>", verdicts(device, "M1"))
     assert [Markup(summary).text for summary in summaries] == ([text] if text else [])
     assert "On the H200" not in verdicts(default, "M1")
+
+
+@pytest.mark.parametrize(
+    ("changed", "is_open"),
+    [
+        ({"scope": "this-gpu"}, False),
+        ({"scope": "timing"}, False),
+        ({"scope": "every-gpu"}, True),
+        ({"scope": "this-gpu", "is_advice": True}, True),
+        ({"scope": "this-gpu", "source": Source("An article", "5 kernels")}, True),
+        ({"scope": "this-gpu", "source": None}, True),
+    ],
+)
+def test_a_value_of_the_series_gpu_is_in_the_list_where_it_differs(
+    book: Book, device: Device, changed: dict[str, Any], is_open: bool
+) -> None:
+    measure = lambda device: Figure(4, "", (4, 4))  # noqa: E731
+    given = {"source": Source("Part 2", "5 kernels"), "measure": measure, "why": "Another GPU."} | changed
+    book(mlp=samples.findings(claim(**given), claim(id="M2")))
+    assert ("≠ differs" in verdicts(device, "M1")) == is_open
+    content = section_claims("a", ["M1", "M2"])
+    counted = "✓ 1 claim holds" if is_open else "✓ 1 claim holds, ≠ 1 claim differs"
+    assert f"<summary>{counted}</summary>" in content
+    assert ("On the H200: Another GPU." in content) != is_open
+    assert ">tested</a>" in claims_mark("a", ["M1", "M2"])
+
+
+def test_a_value_of_the_series_gpu_is_open_where_the_text_says_that_it_holds(book: Book, device: Device) -> None:
+    accept_statuses(save_all(device.root, sample(), device=DEFAULT_DEVICE), {"M1": "holds"})
+    book(mlp=samples.findings(claim(4, scope="this-gpu", source=Source("Part 2", "5 kernels"))))
+    assert ELSEWHERE.format("holds") in Markup(verdicts(device, "M1")).text
 
 
 def test_a_verdict_leads_to_the_ledger(book: Book, device: Device) -> None:

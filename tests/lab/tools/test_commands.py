@@ -14,6 +14,7 @@ from kinetoscope.trace.kineto import read_trace
 from kinetoscope.trace.summary import summary_text
 from kinetoscope.trace.totals import summarize
 from snippets.lab.__main__ import COMMANDS, main
+from snippets.lab.capture.ranks import RankError
 from snippets.lab.experiment import chapters, find
 from snippets.lab.recording.device import PROJECT
 from snippets.lab.recording.loading import load_recording
@@ -137,6 +138,26 @@ def test_run_profiles_here_and_writes_a_trace(call: Call, tmp_path: Path) -> Non
     text = summary_text(summarize(trace))
     assert "note               no GPU kernels, no CUDA call and no GPU in this trace: " in text
     assert "aten::addmm" in text
+
+
+def test_the_traceback_of_a_rank_has_lines(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error of a rank, which has escape codes of a terminal, as `run_ranks` raises it."""
+    told = "rank 1: Traceback (most recent call last):\n  File \"a.py\", line 16\nNameError: name 'los' \x1b[31m"
+
+    def profile_here(*_: object) -> None:
+        raise RankError(told)
+
+    monkeypatch.setattr("snippets.lab.capture.profile_here.profile_here", profile_here)
+    code, _, err = call("run", "linear/eager", *TINY)
+    assert code == 1
+    assert err.splitlines() == [
+        "Traceback (most recent call last):",
+        '  File "a.py", line 16',
+        "NameError: name 'los' \\x1b[31m",
+        "error: rank 1: failed; its traceback is above",
+    ]
+    told = "rank 0, 1: did not end within 60 s"
+    assert call("run", "linear/eager", *TINY) == (1, "", f"error: {told}\n")
 
 
 def test_a_parameter_replaces_the_points_of_a_sweep(call: Call) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from kinetoscope.report.diagnosed import read_diagnosed
+from kinetoscope.report.headline import headline
 from kinetoscope.report.several import MultiReport, report_several
 from kinetoscope.report.trace_report import report_data
 from tests.tool.trace.public import PROJECT
@@ -104,6 +105,43 @@ def test_jobs_without_a_late_rank(name: str, headline: str) -> None:
     report = job(name)
     assert report.data["straggler"] is None
     assert report.headline.startswith(headline)
+
+
+def test_the_late_rank_is_mended_before_the_buckets() -> None:
+    """Rank 1 waits 6.23 of the 8.01 ms of its collectives for rank 3, and transfers for a tenth of its step."""
+    report = job("mesh_late_rank3")
+    first = report.data["findings"][0]
+    assert (first["rule"], first["severity"]) == ("exposed-communication", "medium")
+    assert first["advice"].startswith("Most of it is waiting: mend rank 3 first. Overlap: DDP")
+    assert report.severities == {"high", "medium", "low"}  # high: rank 3 is late
+    even = job("mesh_healthy").data["findings"][0]
+    assert even["advice"].startswith("Most of it is waiting for other ranks. Overlap: DDP")
+    transfers = job("tp_mlp_8192").data["findings"][0]
+    assert (transfers["severity"], transfers["advice"].partition(":")[0]) == ("medium", "Overlap")
+
+
+def test_one_rank_of_a_job_may_be_waiting() -> None:
+    diagnosed = read_diagnosed(JOBS / "ddp_uneven_batch.rank1.json.gz")
+    doubt = "Rank 1 of 2: this may be waiting for another rank; give all ranks."
+    assert headline(diagnosed).endswith(f"mending it saves at most 39.5 ms per step (28 %). {doubt}")
+    first, second, _ = report_data(diagnosed)["findings"]
+    assert (first["rule"], first["confidence"]) == ("exposed-communication", "low")
+    assert first["advice"].startswith(f"{doubt} Overlap: DDP")
+    assert (second["rule"], second["confidence"]) == ("needless-copies", "medium")
+
+
+def test_a_job_of_which_a_rank_is_missing() -> None:
+    """Rank 0 waits for rank 2, which is not given, and rank 1 for rank 3."""
+    report = report_several([JOBS / f"mesh_late_rank3.rank{rank}.json.gz" for rank in (0, 1, 3)])
+    assert report.headline == (
+        "Rank 1 waits 6.23 ms of 13.9 ms per step for rank 3. On rank 0, transfer, or waiting for a missing rank, "
+        "takes 7.89 ms of 13.9 ms per step (57 %) with nothing beside it. Only 3 of 4 ranks are given: the rank that "
+        "arrives last may be missing."
+    )
+    assert "rank 0: 5.78 ms own work, 7.89 ms transfer, or waiting for a missing rank, " in report.parts[0].html
+    assert "7.89 ms transfer, or waiting</text>" in report.parts[0].html
+    assert "waits least. Transfer includes waiting for ranks that are not given.</p>" in report.parts[0].html
+    assert "<strong>unknown</strong><small>48 collectives compared; missing ranks: 1</small>" in report.lead
 
 
 def test_communication_by_copies() -> None:

@@ -589,6 +589,22 @@ def test_exposed_communication() -> None:
     assert (finding.evidence_us_per_step, finding.saving_us_per_step) == (200.0, 150.0)
 
 
+@pytest.mark.parametrize(
+    ("rank", "size", "doubt"),
+    [
+        (None, None, ""),
+        (0, 1, ""),
+        (1, 2, "Rank 1 of 2: this may be waiting for another rank; give all ranks."),
+        (None, 2048, "One rank of 2,048: this may be waiting for another rank; give all ranks."),
+    ],
+)
+def test_exposed_communication_of_one_rank_is_in_doubt(rank: int | None, size: int | None, doubt: str) -> None:
+    trace = msgspec.structs.replace(communicating(650.0), rank=rank, world_size=size)
+    finding = found(BY_NAME["exposed-communication"], trace)
+    assert (finding.doubt, finding.confidence) == (doubt, "low" if doubt else "high")
+    assert finding.what_to_do == f"{doubt} {finding.rule.advice}".strip()
+
+
 def test_exposed_communication_mended() -> None:
     assert nothing(BY_NAME["exposed-communication"], communicating(450.0))
 

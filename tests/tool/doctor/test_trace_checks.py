@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
+from kinetoscope.__main__ import main
 from kinetoscope.doctor.checks import Check, is_ok
-from kinetoscope.doctor.trace_checks import CHECKS, check_trace, trace_verdict
+from kinetoscope.doctor.trace_checks import CHECKS, check_ranks, check_trace, trace_verdict
 from kinetoscope.trace.events import CudaCall, PythonFunction, Span, Trace
 from kinetoscope.trace.kineto import read_trace
 from tests.tool.events import Event, kernel, launch, memcpy, op, overhead, step, trace_bytes
@@ -207,6 +209,53 @@ def test_steps_that_differ() -> None:
     check = of("same work", read(*events))
     assert check.seen == "2 different sequences in 3 steps, of 4 to 5 activities"
     assert "warm up" in check.cure
+
+
+def test_steps_of_merged_ranks_are_compared_within_a_rank() -> None:
+    """The steps of rank 0 run other kernels than those of rank 1."""
+    first, second = read(*sound(2)), read(*sound(2, 5))
+    steps = [msgspec.structs.replace(each, process="rank 0") for each in first.steps]
+    steps += [msgspec.structs.replace(each, process="rank 1") for each in second.steps]
+    trace = replaced(first, steps=tuple(steps), processes=("rank 0", "rank 1"))
+    assert of("same work", trace).seen == "all 4 steps of a rank run the same GPU work"
+    short = msgspec.structs.replace(steps[3], activities=steps[3].activities[:-1])
+    check = of("same work", replaced(trace, steps=(*steps[:3], short)))
+    assert check.seen == "rank 1: 2 different sequences in 2 steps, of 4 to 5 activities"
+
+
+def test_a_merged_file_is_checked_rank_by_rank(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    paths = [tmp_path / f"rank{rank}.json" for rank in range(3)]
+    for rank, path in enumerate(paths):
+        events = [*sound(3, 4 + rank), *([launch(900, 1260), kernel("other", 900, 1265, 3)] if rank == 2 else [])]
+        path.write_bytes(trace_bytes(*events, distributedInfo={"rank": rank, "world_size": 3}, baseTimeNanoseconds=1))
+    assert main(["--quiet", "merge", *map(str, paths), "-o", str(tmp_path / "job.json")]) == 0
+    assert main(["doctor", str(tmp_path / "job.json")]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "warning  same work           rank 2: 2 different sequences in 3 steps, of 6 to 7 activities" in lines
+    assert "ok       GPU events          on each of 3 ranks" in lines
+    assert "ok       steps               3, marked by ProfilerStep" in lines
+    assert lines[-1] == "usable, with 1 warning"
+
+
+def test_several_traces_are_checked_one_at_a_time(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", ["kinetoscope"])
+    assert main(["doctor", "rank 0.json", "b.json"]) == 2
+    assert capsys.readouterr() == (
+        "",
+        "error: give one trace at a time: kinetoscope doctor 'rank 0.json'; of ranks, the file that merge writes\n",
+    )
+
+
+def test_ranks_with_the_same_fault_share_a_line() -> None:
+    warning = Check("stacks", "warning", "recorded", "record without")
+    checks_of = {rank: [Check("file", "ok", f"{rank} events"), warning] for rank in range(2)}
+    failed = Check("file", "failed", "none", "record again")
+    assert check_ranks({**checks_of, 2: [failed]}) == [
+        Check("file", "failed", "rank 2: none", "record again"),
+        Check("stacks", "warning", "ranks 0, 1: recorded", "record without"),
+    ]
 
 
 def test_steps_of_a_cpu_that_differ() -> None:

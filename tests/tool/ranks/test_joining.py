@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from kinetoscope.__main__ import main
+from kinetoscope.doctor.checks import Check
+from kinetoscope.doctor.trace_checks import check_ranks
 from kinetoscope.ranks.digest import digest
 from kinetoscope.ranks.digest_files import read_any
 from kinetoscope.ranks.joined import read_ranks
@@ -18,6 +20,7 @@ from kinetoscope.ranks.merge import merge
 from kinetoscope.ranks.rank_files import notes
 from kinetoscope.report.several import MultiReport, report_several
 from kinetoscope.trace.kineto import read_trace
+from kinetoscope.trace.totals import summarize
 from tests.tool.damaged import TOP, every_kind
 from tests.tool.events import Event, kernel, op, trace_bytes
 from tests.tool.ranks.two_ranks import BASE_NS, JOB, QUARTER_NS, events_of, job, merged, written
@@ -63,6 +66,16 @@ def test_the_events_of_a_rank(tmp_path: Path) -> None:
         ("process_labels", 1, {"labels": "GPU 0"}),
         ("process_sort_index", 1, {"sort_index": 1003}),
     ]
+
+
+def test_summary_and_doctor_lead_to_the_report(tmp_path: Path) -> None:
+    paths, output = job(tmp_path)
+    merged(paths, output)
+    trace, command = read_trace(output), "kinetoscope report FILE reads and compares them all"
+    assert check_ranks(trace) == Check("ranks", "ok", f"this file has 2 ranks (rank 0, rank 1): {command}")
+    (note,) = (note for note in summarize(trace).notes if "ranks" in note)
+    assert note == f"this file has 2 ranks (rank 0, rank 1): each has steps of its own, and {command}"
+    assert check_ranks(read_trace(paths[0])) is None
 
 
 @pytest.mark.parametrize(
@@ -210,11 +223,16 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeyp
     written(paths[1], 5, distributedInfo={"rank": 5, "world_size": 16})
     written(paths[0], 3, distributedInfo={"rank": 3, "world_size": 16}, late_us=-0.5e6)
     assert main(["merge", *map(str, paths), "-o", str(output)]) == 0
+    apart = "Rank 5 starts 0.499 s after rank 3 has ended: they are of different runs, or the clocks of their machines"
     assert capsys.readouterr().err == (
-        "note: 2 of 16 ranks are given; missing: 0, 1, 2, 4, 6, 7, 8, 9 and 6 more.\n"
-        "note: Rank 5 starts 0.499 s after rank 3 has ended: they are of different runs, or the clocks of their "
-        "machines differ.\n"
+        f"note: 2 of 16 ranks are given; missing: 0, 1, 2, 4, 6, 7, 8, 9 and 6 more.\nnote: {apart} differ.\n"
     )
+    for given in ([str(output)], list(map(str, paths))):
+        assert main(["report", *given, "-o", str(tmp_path / "job.html")]) == 0
+        assert capsys.readouterr().err == f"note: {apart} differ.\n"
+        page = (tmp_path / "job.html").read_text("utf-8")
+        assert "<title>2 ranks that may be of different runs" in page
+        assert f"<li>{apart} differ.</li>" in page
 
 
 @pytest.mark.parametrize(

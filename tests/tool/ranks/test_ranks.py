@@ -15,7 +15,7 @@ from kinetoscope.ranks.digest import FORMAT, VERSION, Digest, digest
 from kinetoscope.ranks.digest_files import write_digest
 from kinetoscope.ranks.merge import merge
 from kinetoscope.ranks.ranks import ranks_report
-from kinetoscope.ranks.texts import ranks_headline, straggler_text
+from kinetoscope.ranks.texts import ranks_headline, straggler_text, transfer_name
 from kinetoscope.report.ranks_document import ranks_document
 from kinetoscope.report.several import is_several, reduce_to_digest, report_several
 from kinetoscope.trace.documents import document_data
@@ -274,7 +274,10 @@ def test_groups_of_one_name_that_are_different_groups_are_not_compared() -> None
     ]
     report = ranks_report(digests)
     assert (report.compared, report.straggler) == (0, None)
-    assert ranks_headline(report).startswith("These digests cannot tell who arrives last.")
+    assert ranks_headline(report) == (
+        "No collective was found on several ranks: nothing tells who arrives last. Communication with nothing beside "
+        "it takes 51.5 µs of 51.5 µs per step (100 %)."
+    )
     assert "No collective was found on several ranks" in report.notes[1]
 
 
@@ -287,6 +290,17 @@ def test_without_group_names_only_what_all_ranks_have_is_compared() -> None:
     assert report.compared == 1
     assert any("different numbers of communication kernels per step (1 to 2)" in text for text in report.notes)
     assert any("1 collectives are not compared" in text for text in report.notes)
+
+
+@pytest.mark.parametrize(("apart_us", "last_at"), [(0.0, [0, 3]), (2.0, [0, 3]), (4.0, [0, 0])])
+def test_a_wait_shorter_than_the_clocks_differ_makes_no_rank_last(apart_us: float, last_at: list[int]) -> None:
+    """Rank 0 waits 3 us for rank 1 at each of three collectives, whose ends are `apart_us` apart on the two clocks."""
+    works = ([(GEMM, 0.0, 97.0), (ALL_REDUCE, 97.0, 43.0)], [(GEMM, 0.0, 100.0), (ALL_REDUCE, 100.0, 40.0)])
+    digests = []
+    for rank, work in enumerate(works):
+        trace = trace_of([work] * 3, rank=rank, world_size=2, group="dp")
+        digests.append(digest(structs.replace(trace, origin_ns=1_000_000 + rank * round(1000 * apart_us))))
+    assert [rank.last_at for rank in ranks_report(digests).ranks] == last_at
 
 
 def test_steps_that_a_rank_lacks_are_not_compared() -> None:
@@ -318,10 +332,46 @@ def test_ranks_of_different_steps_are_not_compared() -> None:
 
 def test_missing_ranks_are_said() -> None:
     report = ranks_report(ranks(1, 60.0)[:2])
-    assert report.notes[0] == "2 of 4 ranks are given: the one that arrives last may be missing."
+    assert report.notes[0] == (
+        "2 of 4 ranks are given: the rank that arrives last may be missing, and transfer may include waiting for it."
+    )
     said = " Only 2 of 4 ranks are given: the rank that arrives last may be missing."
     assert ranks_headline(report).endswith(said)
     assert said.strip() not in ranks_headline(ranks_report(ranks(1, 60.0)))
+
+
+def test_missing_ranks_are_said_whatever_the_headline() -> None:
+    """Rank 1 waits 60 us for rank 0, rank 0 waits 60 us at the next collective: nobody is late among the two."""
+    only = "Only 2 of 4 ranks are given: the rank that arrives last may be missing."
+    first = [(GEMM, 0.0, 160.0), (ALL_REDUCE, 160.0, 40.0), (GEMM, 200.0, 100.0), (ALL_REDUCE, 300.0, 100.0)]
+    second = [(GEMM, 0.0, 100.0), (ALL_REDUCE, 100.0, 100.0), (GEMM, 200.0, 160.0), (ALL_REDUCE, 360.0, 40.0)]
+    in_turns = [
+        digest(trace_of([work], rank=rank, world_size=4, group="dp")) for rank, work in enumerate((first, second))
+    ]
+    transfer = "On rank 0, transfer, or waiting for a missing rank, takes 80.0 µs of 400 µs per step (20 %)"
+    report = ranks_report(in_turns)
+    assert (
+        ranks_headline(report)
+        == f"Rank 0 waits 60.0 µs of 400 µs per step for rank 1. {transfer} with nothing beside it. {only}"
+    )
+    assert transfer_name(report) == "transfer, or waiting for a missing rank"
+    even = [digest(trace_of([first], rank=rank, world_size=4, group="dp")) for rank in range(2)]
+    assert ranks_headline(ranks_report(even)) == (
+        "None of the given ranks alone holds up the others. On rank 0, transfer, or waiting for a missing rank, takes "
+        f"140 µs of 400 µs per step (35 %) with nothing beside it. {only}"
+    )
+    assert ranks_headline(ranks_report(in_turns[:1])) == (
+        "One rank alone cannot tell who arrives last. On rank 0, transfer, or waiting for a missing rank, takes 140 µs "
+        "of 400 µs per step (35 %) with nothing beside it. Only 1 of 4 ranks is given: the rank that arrives last may "
+        "be missing."
+    )
+
+
+def test_ranks_of_a_cpu_have_no_collectives_on_a_gpu() -> None:
+    digests = [digest(trace_of([[(GEMM, 0.0, 50.0)]], rank=rank, world_size=2)) for rank in range(2)]
+    assert ranks_headline(ranks_report(digests)) == (
+        "These ranks have no collectives on a GPU: nothing tells who arrives last."
+    )
 
 
 def test_a_thousand_ranks_merge_in_a_tree() -> None:

@@ -54,7 +54,7 @@ def test_what_costs_time_once_promises_no_saving_per_step() -> None:
 def test_headline_of_a_gpu_that_works_on_after_the_step() -> None:
     trace = read_trace(trace_bytes(step(1, 0, 100), op("aten::mm", 10, 60), launch(1, 20), kernel("gemm", 1, 50, 90)))
     assert headline(diagnosed(trace)).startswith(
-        "A step takes 100 µs, 140 µs in the mean until the GPU is done, and the GPU works 64 % of that."
+        "A step takes 100 µs and the GPU works 64 % of the time from the first step until its work is done."
     )
 
 

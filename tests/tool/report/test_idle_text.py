@@ -7,7 +7,7 @@ import pytest
 from kinetoscope.diagnosis.diagnose import diagnose
 from kinetoscope.report.diagnosed import DiagnosedTrace
 from kinetoscope.report.document import report_html
-from kinetoscope.report.headline import headline
+from kinetoscope.report.headline import SPAN, headline
 from kinetoscope.report.idle_text import unexplained_idle
 from kinetoscope.report.trace_report import report_data
 from kinetoscope.trace.events import PythonFunction, Trace
@@ -55,7 +55,7 @@ def test_idle_between_steps(events: list[Event], functions: list[PythonFunction]
     trace = diagnosed(written(*decoding(), *events, functions=functions))
     assert not trace.diagnosis.findings
     assert unexplained_idle(trace) == f"No rule found why: most {BETWEEN}{text}"
-    assert headline(trace).endswith(f"and the GPU works 11 % of that. No rule found why: most {BETWEEN}{text}")
+    assert headline(trace).endswith(f"and the GPU works 11 % of {SPAN}. No rule found why: most {BETWEEN}{text}")
     data = report_data(trace)
     idle = [data[key] for key in ("idle_us", "idle_in_steps_us", "idle_between_steps_us")]
     assert idle == [100_150.0, 150.0, 100_000.0]
@@ -74,7 +74,8 @@ def test_a_finding_about_the_pauses_stands_alone() -> None:
     fetches = [annotation("enumerate(DataLoader)#_X.__next__", at + 100.0, 19_000.0) for at in PAUSES]
     text = headline(diagnosed(written(*decoding(), *fetches)))
     assert text.endswith(
-        "of that. The step waits for data: mending it saves at most 19.0 ms per step, more than the step itself takes."
+        f"of {SPAN}. The step waits for data: mending it saves at most 19.0 ms per step, more than the step itself "
+        "takes."
     )
 
 

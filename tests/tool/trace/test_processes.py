@@ -67,7 +67,7 @@ class TestMerged:
         assert trace.processes == ("rank 3", "rank 1")
         found = summarize(trace)
         assert found.processes == ("rank 3", "rank 1")
-        assert found.notes == ("2 processes are merged in this file (rank 3, rank 1): each has steps of its own",)
+        assert found.notes == ("this file has 2 ranks (rank 3, rank 1): each has steps of its own",)
 
     def test_another_process_without_calls_is_no_rank(self) -> None:
         trace = read_trace(trace_bytes(*rank(11, 0), {**op("loader", 10, 5), "pid": 99}))
