@@ -13,6 +13,7 @@ from kinetoscope.trace.queries import find_op, require_kernels
 from snippets.lab.charts.numbers import chart_id
 from snippets.lab.finding import Device, TraceError, format_value
 from snippets.lab.page import comparison_table, kernel_name_html, show as show
+from snippets.lab.page.install import shell_lines
 
 FIRST_STEPS = {"linear, eager": "linear/eager", "MLP, eager": "mlp/eager", "MLP, compiled": "mlp/compiled"}
 FIRST_QUANTITIES = {
@@ -22,6 +23,12 @@ FIRST_QUANTITIES = {
     "GPU busy": "busy_us",
     "the step on the CPU": "cpu_us",
 }
+
+SUMMARY_LINES = (
+    "pip install WHEEL",
+    "kinetoscope summary trace.json.gz",
+    "kinetoscope summary trace.json --json    # for programs",
+)
 
 ROWS = Rows((40, 24), (70, 18), (130, 30), 164, has_text=True)
 """Rows of the numbered picture, high enough for its numbers."""
@@ -111,6 +118,11 @@ def journey(device: Device, experiment: str, caption: str = "") -> Html:
     rows.append([kernel_name_html(kernel.name), f"kernel, stream {kernel.stream}", tie, *_times(step, kernel)])
     head = ["name", "what and where", "tied by", "begins after", "lasts"]
     return table(caption or f"From annotation to kernel: {experiment}, {step.name}", head, rows, text_columns=3)
+
+
+def summary_lines(device: Device) -> Html:
+    """From an installation to the summary of a trace; the same for every device."""
+    return shell_lines(SUMMARY_LINES)
 
 
 def _times(step: Step, span: Span) -> tuple[str, str]:

@@ -34,7 +34,12 @@ LARGE_HEADS = (32, 8, 128)
 """Query heads of the larger model, heads of keys and values, and numbers of a head."""
 COMBINE = ("combine", "lean_reduction")
 """In the name of the kernel that adds up the parts of a split: of flash attention's, or of cuDNN's."""
-KINDS = {"cat": "cat", "static": "static, with a mask", "sliced": "static, a view", "paged": "in pages"}
+KINDS = {
+    "cat": "grown by cat, read to its end",
+    "static": "static, read to its end",
+    "sliced": "static, written part only",
+    "paged": "pages, written part only",
+}
 
 
 def context_us(device: Device, tokens: str, kind: str = "sliced_us") -> Figure:
@@ -234,6 +239,9 @@ def caches(device: Device) -> Html:
 
 FIGURES: Mapping[str, Measure] = {
     "even_context": even_context,
+    "even_context_of_hundred": lambda device: Figure(
+        round(even_context(device).number / 100), origin="the sizes of the model, a hundred texts"
+    ),
     "long_floor_us": lambda device: floor_behind(device, LONGEST),
     "short_floor_us": lambda device: floor_of(device, 2 * SMALL.read_weights),
     "long_cache_bytes": lambda device: Figure(

@@ -3,7 +3,6 @@
 sources.py      who is quoted
 structure.py    kernels and bytes
 compiling.py    compilations and guards
-other_device.py the recorded GPU that a value is for, whichever tab is open
 sweep.py        a block at many sizes, timed for this page
 times.py        speedups, launch overhead, small batches, the cache
 traffic.py      what less traffic buys: a forward, training

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from snippets.fact_check.findings.other_device import H200, measured_on
-from snippets.fact_check.findings.sources import A100, H100, about, deep_dive, tutorial
+from snippets.fact_check.findings.sources import A100, about, deep_dive, tutorial
 from snippets.fact_check.findings.sweep import PRECISIONS, gain, gain_at, sizes, time_at, tokens_taking
 from snippets.lab.finding import Device, Figure, Measure, NotTimed, at_most, between, claim, derived, largest, smallest
+from snippets.lab.finding.other_device import H100, H200, measured_on
 
 LINEAR_US, GELU_US, BLOCK_US, FUSED_US = 120.0, 40.0, 280.0, 210.0
 """The table of the H100."""

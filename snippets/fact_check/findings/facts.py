@@ -9,14 +9,14 @@ from typing import NamedTuple
 
 from kinetoscope.html import Cell, Html, code, table, with_code
 from kinetoscope.trace.text import shortened
-from snippets.fact_check.findings.other_device import recorded, source_verdict
-from snippets.fact_check.findings.sources import DOCUMENTS, H100, Document
+from snippets.fact_check.findings.sources import DOCUMENTS, Document
 from snippets.fact_check.findings.statements import STATEMENTS, Statement
 from snippets.fact_check.findings.values import LABELS, POST_CLAIMS
 from snippets.lab.finding import Device, Figure, Measure
 from snippets.lab.finding.book import Verdict, find_claim, judge
 from snippets.lab.finding.claim import STATUSES, Source, Status
 from snippets.lab.finding.device import all_devices
+from snippets.lab.finding.other_device import H100, recorded, tester
 from snippets.lab.page import show as show
 from snippets.lab.page.nav import claim_page
 from snippets.lab.page.verdict import COUNTED, SIGNS, claim_anchor, opened_device, status_badge
@@ -158,6 +158,15 @@ def _value(text: str) -> Html:
 # -- how many hold
 
 
+def source_verdict(verdict: Verdict) -> Verdict:
+    """The verdict of the recorded device that the source's value is for; without one, the verdict unchanged."""
+    source = verdict.claim.source
+    if source is None or verdict.status != "cannot be tested":
+        return verdict
+    there = tester(verdict.device, source)
+    return judge(verdict.claim, verdict.chapter, there) if there else verdict
+
+
 class Judged(NamedTuple):
     """A claim of a source with its verdict on a device."""
 
@@ -241,4 +250,5 @@ def h100_verdicts(device: Device) -> Figure:
 FIGURES: Mapping[str, Measure] = {
     "holding": lambda device: count(device, "holds"),
     "differing": lambda device: count(device, "differs"),
+    "wall_time_verdict": lambda device: Figure(judge(find_claim("FC25")[1], CHAPTER, device.whole).status),
 }

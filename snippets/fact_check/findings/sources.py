@@ -27,7 +27,7 @@ POSTS = tuple(Document(part, part) for part in ("Part 1", "Part 2", "Part 3"))
 ARTICLES = (DEEP_DIVE, DIGEST, NEWS, TUTORIAL)
 DOCUMENTS = (*ARTICLES, *POSTS)
 
-A100, H100 = "NVIDIA A100", "NVIDIA H100"
+A100 = "NVIDIA A100"
 ANYWHERE = ""
 """The device of a value that a source gives for no GPU in particular."""
 deep_dive, digest, news, tutorial = (partial(Source, document.who) for document in ARTICLES)

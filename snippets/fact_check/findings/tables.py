@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from kinetoscope.html import Cell, Html, code, table
+from kinetoscope.html import Cell, Html, code, note, table
 from snippets.fact_check.findings.block import BLOCK_US, FUSED_US, GELU_US, LINEAR_US, table_tokens
-from snippets.fact_check.findings.other_device import recorded
-from snippets.fact_check.findings.sources import H100
 from snippets.fact_check.findings.sweep import PRECISIONS, block_timing, gain, gain_at, sizes, time_at
 from snippets.lab.finding import Device, NotRecorded, NotTimed, format_value
 from snippets.lab.finding.mismatch import reading
+from snippets.lab.finding.other_device import H100, recorded
 from snippets.lab.page import figure_cell, kernel_name_html, show as show
 
 
@@ -71,7 +70,8 @@ def _h100_table(device: Device) -> Html:
         rows.append([name, f"{round(tokens, -2):,.0f}", *times, figure_cell(gain_at(device, arithmetic, tokens))])
     head = ["", "tokens", "Linear", "GELU", "block", "fused block", "speedup"]
     caption = f"The table of an H100, and the size at which the Linear takes as long on the {device.short_name}"
-    return table(caption, head, rows)
+    pairs = note("A speedup is a median over pairs, so it can differ from the ratio of the two times beside it.")
+    return Html(table(caption, head, rows) + pairs)
 
 
 def gains(device: Device) -> Html:

@@ -11,6 +11,7 @@ from snippets.fused_mlp.findings.probes import probe_timing
 from snippets.fused_mlp.findings.shapes import WIDE, over, row_run, shape_name, shapes_in
 from snippets.lab.finding import Device, Figure, Measure, NotTimed, at_most, claim, equals
 from snippets.lab.finding.measure import derived, largest, ratio_of_kinds, ratio_of_pairs, unpaired_ratio
+from snippets.lab.finding.other_device import H100, H200, measured_on
 from snippets.lab.page import figure_cell, race_table, show as show
 from snippets.lab.recording.schema import Timing
 
@@ -163,8 +164,9 @@ FIGURES: Mapping[str, Measure] = {
     "cpu_of_128_tokens_eager": lambda device: cpu_of_128_tokens(device, "eager"),
     "over_compiled_from_python": lambda device: forward_ratio(device, "compiled", "our forward", "from_python"),
     "triton_over_prepared": triton_over_prepared,
-    "eager_call_us": lambda device: Figure.from_timing(call(device, EAGER)),
-    "product_of_operator": product_of_operator,
+    "h200_eager_call_us": measured_on(H200, lambda device: Figure.from_timing(call(device, EAGER))),
+    "h100_eager_call_us": measured_on(H100, lambda device: Figure.from_timing(call(device, EAGER))),
+    "h100_product_of_operator": measured_on(H100, product_of_operator),
     "chosen_for_128_tokens": lambda device: Figure(
         taken(device, "forward", shape_name((128, *WIDE))), origin="fused_mlp/chosen"
     ),

@@ -18,6 +18,7 @@ from snippets.lab.finding import (
     format_value,
 )
 from snippets.lab.finding.measure import largest, ratio_of_pairs, unpaired_ratio
+from snippets.lab.finding.other_device import H100, H200, measured_on
 from snippets.lab.page import (
     Computation,
     figure_cell,
@@ -152,7 +153,8 @@ FIGURES: Mapping[str, Measure] = {
     "few_copy_rate": lambda device: Figure(device[FORWARDS["our forward"]].ceiling(COPY).rate, "bytes/s", origin=COPY),
     "sixteen_us": lambda device: Figure.from_timing(few(device, "16", "fused")),
     "one_token_over_floor": lambda device: one_token_over_floor(device, "fused"),
-    "max_autotune_over_floor": lambda device: one_token_over_floor(device, "max_autotune"),
+    "h200_max_autotune_over_floor": measured_on(H200, lambda device: one_token_over_floor(device, "max_autotune")),
+    "h100_max_autotune_over_floor": measured_on(H100, lambda device: one_token_over_floor(device, "max_autotune")),
     "one_token_energy": lambda device: energy_over_compiled(device, "1"),
     "sixteen_tokens_energy": lambda device: energy_over_compiled(device, "16"),
 }

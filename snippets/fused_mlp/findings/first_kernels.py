@@ -20,6 +20,7 @@ from snippets.lab.finding.measure import (
     ratio_of_pairs,
     smallest,
 )
+from snippets.lab.finding.other_device import H100, H200, measured_on
 from snippets.lab.page import Columns, figure_cell, race_table, show as show
 from snippets.lab.recording.ceilings import COPY
 
@@ -231,6 +232,8 @@ def linear_compared(device: Device, rows: int) -> Html:
 FIGURES: Mapping[str, Measure] = {
     "pointwise_of_large_copy": lambda device: share_of_ceiling(device[OURS], COPY, "cold"),
     "pointwise_of_large_copy_warm": lambda device: share_of_ceiling(device[OURS], COPY),
+    "h200_over_bare_matmul": measured_on(H200, over_bare_matmul),
+    "h100_over_bare_matmul": measured_on(H100, over_bare_matmul),
     "linear_over_addmm": lambda device: over_addmm(device, MANY),
     "linear_over_addmm_steady": lambda device: unpaired_ratio(
         *(linear(device, MANY, name).time("steady") for name in ("fused", "addmm"))

@@ -9,7 +9,16 @@ from kinetoscope.trace.queries import op_name
 from snippets.fused_mlp.findings.traffic import BF16_BYTES, POINTWISE
 from snippets.lab.finding import Device, Figure, Measure, at_least, at_most, claim, equals, format_value, quantity
 from snippets.lab.finding.measure import listed, paired_ratio, point_difference, quantity_ratio, unpaired_ratio
-from snippets.lab.page import Columns, kernel_table, race_bars as race_bars, race_table, show as show, timeline
+from snippets.lab.finding.other_device import H200, measured_on
+from snippets.lab.page import (
+    Columns,
+    figure_cell,
+    kernel_table,
+    race_bars as race_bars,
+    race_table,
+    show as show,
+    timeline,
+)
 from snippets.mlp.findings.fused_kernels import launch_of
 
 FORWARDS = {
@@ -24,6 +33,8 @@ FORWARDS = {
     "our forward, reduce-overhead": "fused_mlp/fused_reduce_overhead",
     "our forward, portable": "fused_mlp/portable",
 }
+
+PEAK = "peak_memory_bytes"
 
 THREE = {name: FORWARDS[name] for name in ("eager", "compiled", "our forward")}
 """What the chapter's first figure and its timelines compare."""
@@ -157,11 +168,14 @@ def pointwise_us(device: Device, heading: str) -> Figure:
 
 
 def forwards(device: Device) -> Html:
-    """Every variant of the whole forward: each kind of time, clock, energy, memory and error."""
+    """Every variant of the whole forward: each kind of time, clock, energy, memory and error.
+
+    The peak of a replayed graph isn't counted: its tensors are allocated when the graph is recorded.
+    """
     more: Columns = {
         "from Python, the CPU's": "enqueue_us",
         "kernels": "kernels_per_step",
-        "peak memory": "peak_memory_bytes",
+        "peak memory": lambda run: figure_cell(quantity(run, PEAK)) if run.point.peak_memory_bytes else None,
         "error": lambda run: f"{run.point.relative_error:.1e}",
     }
     return race_table(device, FORWARDS, "The whole forward", more=more)
@@ -169,13 +183,14 @@ def forwards(device: Device) -> Html:
 
 FIGURES: Mapping[str, Measure] = {
     "saved_memory_bytes": lambda device: point_difference(
-        device[FORWARDS["eager"]], device[FORWARDS["our forward"]], "peak_memory_bytes"
+        device[FORWARDS["eager"]], device[FORWARDS["our forward"]], PEAK
     ),
     "compiled_speedup": lambda device: forward_ratio(device, "eager", "compiled"),
     "portable_speedup": lambda device: forward_ratio(device, "eager", "our forward, portable"),
     "forward_speedup": lambda device: forward_ratio(device, "eager", "our forward"),
     "over_compiled": lambda device: forward_ratio(device, "compiled", "our forward"),
     "over_compiled_steady": lambda device: forward_ratio(device, "compiled", "our forward", "steady"),
+    "h200_overlap_us": measured_on(H200, lambda device: quantity(device[FORWARDS["our forward"]], "overlap_us")),
     "pointwise_compiled_us": lambda device: pointwise_us(device, "compiled"),
     "pointwise_max_autotune_us": lambda device: pointwise_us(device, "max-autotune"),
     "pointwise_launch": lambda device: launch_of(device, FORWARDS["compiled"]),

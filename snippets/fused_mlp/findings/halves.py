@@ -10,6 +10,7 @@ from snippets.lab.finding import Device, Figure, Measure, Run, quantity, share_o
 from snippets.lab.finding.band import at_least, at_most, between, equals
 from snippets.lab.finding.claim import claim
 from snippets.lab.finding.measure import paired_ratio, percent
+from snippets.lab.finding.other_device import H100, H200, measured_on
 from snippets.lab.page import Columns, figure_cell, show as show, variants_table
 from snippets.lab.recording.ceilings import LARGE_MATMUL
 
@@ -107,7 +108,8 @@ FIGURES: Mapping[str, Measure] = {
     "portable_of_bare": lambda device: percent(over_bare(device, "portable")),
     "gate_up_of_bare": lambda device: percent(over_bare(device, "ping-pong")),
     "gate_up_of_bare_steady": lambda device: percent(steady_over_bare(device, "ping-pong")),
-    "gate_up_of_bare_cold": lambda device: percent(over_bare(device, "ping-pong", "cold")),
+    "h100_gate_up_of_bare_cold": measured_on(H100, lambda device: percent(over_bare(device, "ping-pong", "cold"))),
+    "h200_gate_up_of_bare_cold": measured_on(H200, lambda device: percent(over_bare(device, "ping-pong", "cold"))),
     "stacked_of_bare_steady": lambda device: percent(steady_over_bare(device, "stacked")),
     "stacked_of_bare": lambda device: percent(over_bare(device, "stacked")),
 }

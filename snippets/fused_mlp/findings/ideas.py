@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from kinetoscope.html import Cell, Html, table
 from snippets.fused_mlp.findings.probes import on_hopper, probe_ratio, probe_timing, probed
 from snippets.lab.finding import Device, Figure, Measure, at_least, at_most, between, claim, format_value, smallest
+from snippets.lab.finding.other_device import H100, H200, measured_on
 from snippets.lab.page import figure_cell, show as show
 
 STEPS = {
@@ -128,8 +129,14 @@ def tuned_table(device: Device) -> Html:
 
 FIGURES: Mapping[str, Measure] = {
     "chosen_forward": lambda device: Figure(taken(device, "forward"), origin="fused_mlp/chosen"),
-    "stacked_under_load": lambda device: under_load(device, "stacked"),
-    "four_slots_under_load": lambda device: under_load(device, "four slots"),
-    "six_slots_under_load": lambda device: under_load(device, "hand over early"),
+    "h200_worth_of_ping_pong": measured_on(H200, worth_of_ping_pong),
+    "h100_worth_of_ping_pong": measured_on(H100, worth_of_ping_pong),
+    "h200_worth_of_slots": measured_on(H200, worth_of_slots),
+    "h100_worth_of_slots": measured_on(H100, worth_of_slots),
+    "h200_worth_of_early_launch": measured_on(H200, worth_of_early_launch),
+    "h100_worth_of_early_launch": measured_on(H100, worth_of_early_launch),
+    "h100_stacked_under_load": measured_on(H100, lambda device: under_load(device, "stacked")),
+    "h100_four_slots_under_load": measured_on(H100, lambda device: under_load(device, "four slots")),
+    "h100_six_slots_under_load": measured_on(H100, lambda device: under_load(device, "hand over early")),
     "long_sums": lambda device: step_ratio(device, LONG_SUMS[1], "group 1", "group 8"),
 }

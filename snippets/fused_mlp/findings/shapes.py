@@ -155,13 +155,13 @@ def slowest_steady(device: Device) -> Figure:
 
 def ahead_steady(device: Device) -> Figure:
     """The other forwards in bf16 that are faster than the package, steady, by the medians, with their shapes; or
-    "none"."""
+    "no other forward"."""
     ahead = list[str]()
     for shape in shapes_in(device, "bfloat16"):
         medians = medians_us(device, "bfloat16", shape, "steady")
         faster = [heading for heading, name in PEERS.items() if medians[name] < medians["fused"]]
         ahead += [f"{heading} at {shape_name(shape)}" for heading in faster]
-    return Figure("; ".join(ahead) or "none", origin="medians, steady")
+    return Figure("; ".join(ahead) or "no other forward", origin="medians, steady")
 
 
 def clock_over_compiled(device: Device, dtype: str, shape: Shape) -> Figure:

@@ -158,6 +158,9 @@ def generated_calls(device: Device, mode: str) -> list[str]:
 POINTWISE = "triton_poi"
 KERNEL_KINDS = {"triton_tem": "template", POINTWISE: "pointwise"}
 """Start of the name of a kernel that Inductor wrote -> its kind."""
+CUBLAS = "cuBLAS"
+MATMULS = 3
+"""Of a forward: gate, up and down."""
 OWN_MATMUL = "template"
 """Inductor's word for a matmul of its own."""
 
@@ -169,7 +172,7 @@ def kernel_kinds(step: Step) -> str:
 
 def _kind(kernel: GpuActivity) -> str:
     kinds = (kind for start, kind in KERNEL_KINDS.items() if kernel.name.startswith(start))
-    return next(kinds, "cuBLAS" if op_name(kernel) == "aten::mm" else kernel.name)
+    return next(kinds, CUBLAS if op_name(kernel) == "aten::mm" else kernel.name)
 
 
 @claim(
@@ -196,10 +199,16 @@ def own_products(device: Device) -> Figure:
     return replace(count, display="" if count.value else "none")
 
 
+def cublas_products(device: Device) -> Figure:
+    """The number of max-autotune's three matmuls that cuBLAS computes: `all of the three`, `2 of the three`."""
+    count = device["fused_mlp/max_autotune"].per_step(lambda step: kernel_kinds(step).split(", ").count(CUBLAS))
+    return replace(count, display=f"{'all' if count.value == MATMULS else count.value or 'none'} of the three")
+
+
 def compiled_once_more(device: Device) -> Figure:
     """The matmuls of max-autotune's code by origin, compiled in another process with an empty cache."""
     calls = [call for call in generated_calls(device, "max_autotune") if not call.startswith(POINTWISE)]
-    kinds = {"extern_kernels.mm": "cuBLAS"}
+    kinds = {"extern_kernels.mm": CUBLAS}
     names = (kinds.get(call, OWN_MATMUL if call.startswith("triton_tem") else call) for call in calls)
     return Figure(", ".join(names), origin="fused_mlp/generated")
 
@@ -264,5 +273,6 @@ FIGURES: Mapping[str, Measure] = {
     "max_autotune_kernels": lambda device: device["fused_mlp/max_autotune"].per_step(kernel_kinds),
     "compiled_once_more": compiled_once_more,
     "own_products": own_products,
+    "cublas_products": cublas_products,
     "saved_by_two": lambda device: saved_percent(device, fused_bytes(device)),
 }

@@ -1,7 +1,8 @@
-"""Disturbed measurements: a line below every piece that reads one, and a banner on the chapter's page."""
+"""Disturbed measurements: a line below every piece that reads one, and a banner on each page that shows one."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from html import escape
 
@@ -13,6 +14,13 @@ UNTIMED = ("", "bytes", "flop")
 """Units of figures that are no times: a disturbed recording counts and adds up as any other."""
 
 
+LINE = '<p class="lab-disturbed">'
+SAID = " was disturbed: "
+"""In the text of a figure or a verdict."""
+BANNER = '<div class="disturbed-banner">'
+_BANNER = re.compile(rf"{BANNER}.*?</p></div></div>", re.DOTALL)
+
+
 def disturbed_runs(device: Noted) -> dict[str, str]:
     """The experiments and points among those read whose times are unreliable, and why."""
     return {name: reason for name in device.runs if (reason := device.unnoted[name].disturbed)}
@@ -21,12 +29,12 @@ def disturbed_runs(device: Noted) -> dict[str, str]:
 def disturbed_line(device: Noted) -> str:
     """A line below a table or a chart; empty if it read nothing disturbed."""
     runs = disturbed_runs(device)
-    return f'<p class="lab-disturbed"><strong>Disturbed</strong>: don\'t trust {_listed(runs)}.</p>' if runs else ""
+    return f"{LINE}<strong>Disturbed</strong>: don't trust {_listed(runs)}.</p>" if runs else ""
 
 
 def disturbed_text(runs: Mapping[str, str]) -> str:
     """The same as plain text, for a figure in a sentence."""
-    return "; ".join(f"{name} was disturbed: {reason}" for name, reason in runs.items())
+    return "; ".join(f"{name}{SAID}{reason}" for name, reason in runs.items())
 
 
 def disturbed_banner(recordings: Iterable[Recording]) -> str:
@@ -38,6 +46,12 @@ def disturbed_banner(recordings: Iterable[Recording]) -> str:
         if runs
         else ""
     )
+
+
+def without_idle_banner(page: str) -> str:
+    """A page's HTML, without the banner if nothing on the page reads a disturbed recording: a chapter has several
+    pages."""
+    return page if LINE in page or SAID in page else _BANNER.sub("", page)
 
 
 def _listed(runs: Mapping[str, str]) -> Html:

@@ -12,7 +12,7 @@ from kinetoscope.trace.text import visible
 from snippets.lab.experiment import Experiment, experiments
 from snippets.lab.finding.device import Device
 from snippets.lab.finding.mismatch import Mismatch, reading
-from snippets.lab.page.disturbed import disturbed_banner, disturbed_line
+from snippets.lab.page.disturbed import BANNER, disturbed_banner, disturbed_line
 from snippets.lab.page.machine import machine_table
 from snippets.lab.page.sample import chapter_of, shown_devices, with_banners
 from snippets.lab.recording.device import (
@@ -159,7 +159,7 @@ def _banners(chapter: str, recordings: Sequence[Recording], stale: int) -> str:
             f"On a machine with this GPU run <code>make record CHAPTER={chapter}</code>.",
         )
     if disturbed := disturbed_banner(recordings):
-        banners += warning("Disturbed while it was recorded", disturbed)
+        banners += f"{BANNER}{warning('Disturbed while it was recorded', disturbed)}</div>"
     return banners
 
 

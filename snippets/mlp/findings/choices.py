@@ -191,11 +191,17 @@ def in_trace(run: Run) -> Timing:
     return run.step_timing(lambda step: pointwise(step)[0].duration_us)
 
 
+def _times_chosen(device: Device, trial: str, launch: Launch) -> str:
+    """`5 of 6`: how many compilations of a trial chose a launch configuration."""
+    compilations = compiled_anew(device, trial)
+    return f"{sum(each.launch == launch for each in compilations)} of {len(compilations)}"
+
+
 def choices(device: Device) -> Html:
     """The fused kernel's time under each configuration that Inductor chose, and Liger's; then each trial."""
-    counted = [each.launch for name, of in trials(device).items() if name in ("default", "room") for each in of]
     groups = {
-        f"{config_name(device, launch)}: {counted.count(launch)} of {len(counted)}": {"Inductor": timing}
+        f"{config_name(device, launch)}: {_times_chosen(device, 'default', launch)}, with room "
+        f"{_times_chosen(device, 'room', launch)}": {"Inductor": timing}
         for launch, timing in draws(device).items()
     }
     groups["a row to a block"] = {"Liger": in_trace(device["mlp/liger"])}

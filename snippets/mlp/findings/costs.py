@@ -224,9 +224,18 @@ def series_speedup(_: Device) -> Figure:
     return Figure(value, "x", origin="computed from the times that Part 2 gives for its A100, at equal bandwidth")
 
 
+def liger_pace(device: Device) -> Figure:
+    """Whether a call with Liger's layer waits for the CPU: in every process, in the slowest, or in none."""
+    ratio = ratio_of_kinds(device["mlp/liger"], "enqueue")
+    low, high = ratio.bounds
+    where = "every process" if low > 1 else "the slowest process only" if high > 1 else "no process"
+    return Figure(f"in {where}", origin=ratio.origin)
+
+
 FIGURES: Mapping[str, Measure] = {
     "automatic_compilations": lambda device: Figure(compilations(device, "automatic")[-1], origin="mlp/new_shapes"),
     "liger_cpu_over_gpu": lambda device: ratio_of_kinds(device["mlp/liger"], "enqueue"),
+    "liger_pace": liger_pace,
     "liger_cpu_slowest": lambda device: Figure(
         ratio_of_kinds(device["mlp/liger"], "enqueue").bounds[1], "x", origin="mlp/liger, its slowest process"
     ),

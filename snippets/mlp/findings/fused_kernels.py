@@ -13,6 +13,7 @@ from snippets.lab.finding.claim import claim
 from snippets.lab.finding.device import all_devices
 from snippets.lab.finding.measure import derived, paired_ratio, percent, ratio_of_pairs, smallest, unpaired_ratio
 from snippets.lab.finding.mismatch import NOT_SHOWN, reading
+from snippets.lab.finding.other_device import H100, H200, measured_on
 from snippets.lab.page import show as show, timing_bars
 from snippets.lab.recording.schema import Timing
 from snippets.mlp.findings.choices import Launch, config_name, drawn_us, fast_and_slow, in_trace
@@ -143,7 +144,8 @@ FIGURES: Mapping[str, Measure] = {
     "wide_choice": lambda device: choice(device, "mlp/compiled_4096"),
     "shown_launch": lambda device: launch_of(device, "mlp/compiled"),
     "wide_launch": lambda device: launch_of(device, "mlp/compiled_4096"),
-    "liger_percent": lambda device: copy_share(device["mlp/liger"]),
+    "h200_liger_percent": measured_on(H200, lambda device: copy_share(device["mlp/liger"])),
+    "h100_liger_percent": measured_on(H100, lambda device: copy_share(device["mlp/liger"])),
     "wide_over_narrow": lambda device: unpaired_ratio(
         pointwise_us(device["mlp/liger_4096"]), pointwise_us(device["mlp/liger"])
     ),

@@ -23,6 +23,7 @@ from snippets.lab.finding import (
     timing_of_samples,
 )
 from snippets.lab.finding.measure import percent, ratio_of_pairs, unpaired_ratio
+from snippets.lab.finding.other_device import H100, measured_on
 from snippets.lab.page import (
     prediction as prediction,
     show as show,
@@ -284,6 +285,8 @@ def recomputing_bytes(device: Device) -> Html:
 FIGURES: Mapping[str, Measure] = {
     "kept_by_shapes": lambda device: figure(device, "fp32", derived_bytes(device, "fp32"), "bytes"),
     "kept_by_autograd": lambda device: figure(device, "fp32", saved_bytes(device, "fp32"), "bytes"),
+    "h100_launching_again": measured_on(H100, launching_again),
+    "h100_kernels_with_recomputing": measured_on(H100, kernels_with_recomputing),
     "launching_share": lambda device: percent(
         unpaired_ratio(launching(device), _time(device, SMALL, "autocast", "from_python"))
     ),

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from snippets.fact_check.findings import block, facts, tables
-from snippets.fact_check.findings.facts import judged
-from snippets.fact_check.findings.other_device import measured_on, recorded, source_verdict
-from snippets.fact_check.findings.sources import H100, TUTORIAL
+from snippets.fact_check.findings.facts import judged, source_verdict
+from snippets.fact_check.findings.sources import TUTORIAL
 from snippets.fact_check.findings.statements import STATEMENTS
 from snippets.lab.finding import Device, Figure, NotRecorded
 from snippets.lab.finding.book import Verdict
 from snippets.lab.finding.mismatch import Mismatch
+from snippets.lab.finding.other_device import H100, measured_on, recorded
 from snippets.lab.recording.device import DEFAULT_DEVICE
 from tests.lab.samples import BOOK, Markup
 from tests.second_device import scale_timings

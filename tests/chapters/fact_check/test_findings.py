@@ -10,7 +10,6 @@ import pytest
 
 from kinetoscope.trace.kineto import read_recorded_trace
 from snippets.fact_check.findings import block, facts, structure, sweep, tables, times
-from snippets.fact_check.findings.other_device import source_verdict
 from snippets.fact_check.findings.sources import ARTICLES, DEEP_DIVE, DOCUMENTS, TUTORIAL
 from snippets.fact_check.findings.statements import STATEMENTS
 from snippets.fact_check.findings.values import LABELS
@@ -102,7 +101,7 @@ def test_what_is_right_holds_and_what_is_not_differs(device: AlteredDevice) -> N
         for key, statement in statements.items():
             claims = [find_claim(claim_id)[1] for claim_id in (key, *statement.also) if not key.islower()]
             statuses = {
-                source_verdict(judge(claim, "fact_check", each)).status
+                facts.source_verdict(judge(claim, "fact_check", each)).status
                 for claim in claims
                 if claim.source
                 for each in all_devices(BOOK.root)
@@ -292,3 +291,12 @@ def test_a_forward_for_one_size_and_for_any(device: AlteredDevice) -> None:
     device.data("regimes/modes_geglu", times={**recorded, **changed})
     assert times.FIGURES["fixed_size_speedup"](device).text == "1.20x"
     assert times.FIGURES["any_size_speedup"](device).text == "1.50x"
+
+
+def test_the_verdict_in_the_sentence_is_the_ledgers() -> None:
+    verdict = judge(find_claim("FC25")[1], "fact_check", BOOK)
+    assert facts.FIGURES["wall_time_verdict"](BOOK).text == verdict.status
+
+
+def test_registers_on_both_sides(device: AlteredDevice) -> None:
+    assert re.fullmatch(r"eager \d+, fused \d+", times.registers(device).text)

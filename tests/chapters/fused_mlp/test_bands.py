@@ -216,20 +216,21 @@ def named(device: AlteredDevice, experiment: str, *names: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("names", "expected", "own"),
+    ("names", "expected", "own", "cublas"),
     [
-        ([TEMPLATE, TEMPLATE, POINTWISE, TEMPLATE], HOLDS, "3"),
-        ([TEMPLATE, "other", POINTWISE, TEMPLATE], DIFFERS, "2"),
-        ([TEMPLATE, TEMPLATE, TEMPLATE, TEMPLATE], DIFFERS, "4"),
-        (["nvjet_1", "nvjet_2", POINTWISE, "nvjet_3"], HOLDS, "none"),
+        ([TEMPLATE, TEMPLATE, POINTWISE, TEMPLATE], HOLDS, "3", "none"),
+        ([TEMPLATE, "other", POINTWISE, TEMPLATE], DIFFERS, "2", "1"),
+        ([TEMPLATE, TEMPLATE, TEMPLATE, TEMPLATE], DIFFERS, "4", "none"),
+        (["nvjet_1", "nvjet_2", POINTWISE, "nvjet_3"], HOLDS, "none", "all"),
     ],
 )
 def test_f5_reads_the_kernels_of_max_autotune(
-    names: list[str], expected: Status, own: str, device: AlteredDevice
+    names: list[str], expected: Status, own: str, cublas: str, device: AlteredDevice
 ) -> None:
     named(device, "fused_mlp/max_autotune", *names)
     assert status(device, "F5") == expected
     assert FINDINGS.figures["own_products"](device).text == own
+    assert FINDINGS.figures["cublas_products"](device).text == f"{cublas} of the three"
 
 
 @pytest.mark.parametrize(

@@ -338,15 +338,14 @@ VALUES: list[tuple[Callable[[AlteredDevice], None], dict[str, object]]] = [
     (lambda device: with_slow_pointwise(device, "compiled", "max_autotune"),
      {"pointwise_compiled_us": 55.5, "pointwise_max_autotune_us": 55.5,
       "pointwise_launch": "512 elements to 256 threads"}),
-    (loaded, {"stacked_under_load": 1.2, "six_slots_under_load": 0.95}),
-    (with_cold_halves, {"gate_up_of_bare_cold": 91}),
+    (with_cold_halves, {"h200_gate_up_of_bare_cold": 91}),
     (in_two_processes, {"of_each_process": "171 µs, 190 µs"}),
     (by_hand.errors, {"rough_from": 1.0}),
     (lambda device: put(device, "activation_errors", forms={
         "rough_gelu_tanh": [[*by_hand.LARGE, 1.0], [*by_hand.SMALL, 0.51]]}), {"rough_from": 0.5}),
     (lambda device: by_hand.few(device, steady_us=80.0, watts=750.0),
      {"one_token_energy": 1.2, "sixteen_tokens_energy": 1.2}),
-    (lambda device: by_hand.put_steady_rows(device, 1.0, 98.0), {"ahead_steady": "none"}),
+    (lambda device: by_hand.put_steady_rows(device, 1.0, 98.0), {"ahead_steady": "no other forward"}),
     (lambda device: by_hand.put_steady_rows(device, 1.0, 99.5), {"ahead_steady": "Liger at 512x16x32"}),
     (lambda device: by_hand.put_steady_rows(device, 1.0, 100.5), {"ahead_steady": ALL_OTHERS}),
     (lambda device: by_hand.put_rows(device, ROWS), {"one_token": 0.5, "least_gain_percent": 100 * 90 / 99}),
@@ -364,6 +363,30 @@ VALUES: list[tuple[Callable[[AlteredDevice], None], dict[str, object]]] = [
 def test_figures(alter: Callable[[AlteredDevice], None], expected: dict[str, object], device: AlteredDevice) -> None:
     alter(device)
     check_values(device, **expected)
+
+
+def test_under_load(device: AlteredDevice) -> None:
+    loaded(device)
+    assert ideas.under_load(device, "stacked").number == pytest.approx(1.2)
+    assert ideas.under_load(device, "hand over early").number == pytest.approx(0.95)
+
+
+def test_a_figure_of_a_named_gpu_is_that_gpus(device: AlteredDevice) -> None:
+    device.data("fused_mlp/steps", gate_up={"stacked": [130.0] * 3, "hand over early": [100.0] * 3})
+    assert value(device, "h200_worth_of_ping_pong") == pytest.approx(1.3)
+    assert value(device, "h100_worth_of_ping_pong") == value(
+        Device(BOOK.root, "nvidia-h100-80gb-hbm3"), "worth_of_ping_pong"
+    )
+
+
+def test_quack_by_recording(device: AlteredDevice) -> None:
+    by_hand.put_shapes(device)
+    by_hand.put_tiles(device)
+    tiles = device["fused_mlp/quack"].data["tiles"]
+    steady = by_hand.sensed(100.0, 1400.0)
+    both = {"tiles": tiles, "steady": dict.fromkeys(("quack", "quack tuned", "fused"), steady)}
+    device.record("fused_mlp/quack", data=both)
+    assert FINDINGS.figures["over_quack_by_recording"](device).text == "1.00x to 1.05x"
 
 
 def test_what_was_never_timed_is_an_error(device: AlteredDevice) -> None:
@@ -474,7 +497,7 @@ def test_the_floor_and_the_pieces(device: AlteredDevice) -> None:
         device,
         few_floor_us=floor_us,
         one_token_over_floor=97 / floor_us,
-        max_autotune_over_floor=100 / floor_us,
+        h200_max_autotune_over_floor=100 / floor_us,
         few_weights_bytes=352_321_536,
     )
     text = text_of(few_tokens.few_table(device))

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from snippets.lab.finding import Device, NotRecorded, TraceError
-from snippets.reading_a_trace.findings import annotated, first_look, journey
+from snippets.lab.page.install import WHEEL
+from snippets.reading_a_trace.findings import annotated, first_look, journey, summary_lines
 from tests.lab import samples
 from tests.lab.samples import EVIL, assert_only_text, cells, sample, save_all, trace_json
 from tests.tool import events
@@ -143,3 +144,9 @@ def test_where_the_gpu_is_in_a_file() -> None:
         (e["pid"], e["tid"]) for e in content["traceEvents"] if e["name"].startswith("ProfilerStep#") and e["ph"] == "X"
     }
     assert (host, host) in steps
+
+
+def test_the_first_line_installs_the_tool_from_this_site(device: Device) -> None:
+    first, second, _ = summary_lines(device).split("\n")
+    assert first.endswith(f"pip install <span data-site></span>{WHEEL}")
+    assert second == "kinetoscope summary trace.json.gz"

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import markdown
 import pytest
 
 from kinetoscope.html import Html
 from snippets.lab.finding.band import at_least, equals
 from snippets.lab.finding.device import Device
 from snippets.lab.finding.figure import Figure
-from snippets.lab.page.frame import provenance, show
+from snippets.lab.page.disturbed import BANNER, without_idle_banner
+from snippets.lab.page.frame import provenance, show, warning
 from snippets.lab.page.inline import fig_formatter
 from snippets.lab.page.ledger import ledger_list
 from snippets.lab.page.race import race_table
@@ -75,6 +77,22 @@ def test_a_banner_on_the_page(device: Device) -> None:
     assert lines(show("a", provenance, "mlp")) == []
     calm = save_all(device.root, sample(), device="nvidia-t100")
     assert "Disturbed" not in provenance(calm, "mlp")
+
+
+@pytest.mark.parametrize("experiment", ["eager", "compiled"])
+def test_no_banner_on_a_page_that_shows_nothing_disturbed(device: Device, experiment: str) -> None:
+    fences = (show("a", provenance, "mlp"), show("b", kernel_table, f"mlp/{experiment}"))
+    page = markdown.markdown("\n\n".join(fences), extensions=["md_in_html", "snippets.lab.page.last"])
+    assert ("Disturbed while it was recorded" in page) is (experiment == "eager")
+    assert page.count("<div") == page.count("</div")
+
+
+@pytest.mark.usefixtures("device")
+def test_a_time_in_a_sentence_keeps_the_banner() -> None:
+    banner = f"{BANNER}{warning('Disturbed', 'x')}</div>"
+    time = fig_formatter("mlp.eager.interleaved_us", "", "", None)
+    assert without_idle_banner(banner + time) == banner + time
+    assert without_idle_banner(f"{banner}<p>calm</p>") == "<p>calm</p>"
 
 
 @pytest.mark.usefixtures("device")
