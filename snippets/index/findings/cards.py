@@ -31,17 +31,17 @@ def _branch(branch: Branch, pictures: Mapping[str, Html]) -> str:
 
 
 def _card(symptom: Symptom, picture: Html) -> str:
-    further = "".join(map(_further, symptom.also))
+    sections = "".join(map(_section, (symptom.section, *symptom.also)))
     return (
         f'<li id="see-{symptom.name}">{picture}'
         f'<h4><a href="{escape(symptom.section)}">{escape(symptom.title)}</a></h4>'
         f"<p>{with_code(symptom.look_for)}</p><p><strong>Do:</strong> {with_code(symptom.do)}</p>"
-        f'<p class="section">{escape(title_of_section(symptom.section))}</p>{further}</li>'
+        f"{sections}</li>"
     )
 
 
-def _further(section: str) -> str:
-    """A link to a further section of a leaf."""
+def _section(section: str) -> str:
+    """A link to a section of a leaf."""
     return f'<p class="section"><a href="{escape(section)}">{escape(title_of_section(section))}</a></p>'
 
 
