@@ -92,7 +92,8 @@ FULL = Branch(
         Symptom(
             "bytes-at-the-ceiling",
             "Kernels near the copy rate",
-            "Pointwise kernels and copies that move bytes nearly as fast as a plain copy.",
+            "Pointwise kernels and copies that move bytes nearly as fast as a plain copy. A softmax between two "
+            "`bmm` is attention written out.",
             "Move fewer bytes: fuse with `torch.compile`, compute attention in one kernel, avoid copies between types "
             "and layouts.",
             "mlp/#what-is-in-the-fused-kernel",
