@@ -52,7 +52,7 @@ PLACES = {
     "cudaStreamSynchronize": "trace_rows/#cudastreamsynchronize",
     "aten::copy_": "trace_rows/#aten-copy",
     "memory snapshot": "training_memory_peak/#memory-summary",
-    "cuda out of memory": "training_memory_peak/#fragmentation",
+    "cuda out of memory": "training_memory_peak/",
     "oom": "training_memory_peak/#fragmentation",
     "cuda oom": "training_memory_peak/#fragmentation",
     "num_workers": "training_step_faults/#a-loader-that-stalls",
@@ -73,6 +73,9 @@ PLACES = {
     "generate slow": "decoder/#ladder",
     "nsys": "your_trace/#what-cant-a-trace-tell",
     "mfu": "decoder/#prefill",
+    "why is my attention slow": "training_step_faults/#attention-written-out",
+    "slow attention": "training_step_faults/#attention-written-out",
+    "attention isn't fused": "training_step_faults/#attention-written-out",
     # Fourteen more.
     "loss.item()": "training_step_faults/#item-in-every-step",
     "gpu idle": "#what-do-you-see",
