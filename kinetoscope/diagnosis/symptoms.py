@@ -154,8 +154,8 @@ UNEVEN = Branch(
             "memory-grows",
             "Memory grows, or runs out",
             "`cudaMalloc` and `cudaFree` inside a step, or a peak that grows with the square of the sequence.",
-            "Store less: attention in one kernel, checkpointing. Keep shapes steady. Don't call `empty_cache`. Fragmentation: "
-            "set `PYTORCH_ALLOC_CONF=expandable_segments:True`.",
+            "Store less: attention in one kernel, checkpointing. Keep shapes steady. Don't call `empty_cache`. "
+            "Fragmentation: set `PYTORCH_ALLOC_CONF=expandable_segments:True`.",
             "training_memory_peak/#peak-by-phase",
             ("allocator-in-step",),
             also=("training_memory_peak/#fragmentation", "training_step_faults/#allocator-in-the-step"),
