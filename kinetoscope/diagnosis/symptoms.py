@@ -30,8 +30,8 @@ class Symptom:
     """The section that shows it: `page/#section` below the site."""
     rules: tuple[str, ...]
     """Names of the rules that find its faults; empty if nothing is wrong."""
-    also: str = ""
-    """A second section, if one of two faults has its own."""
+    also: tuple[str, ...] = ()
+    """Further sections, for faults that have their own."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ GAPS = Branch(
             "nothing here.",
             "training_step_faults/#thousands-of-tiny-kernels",
             ("launch-bound", "optimizer-loop", "small-copies", "tiny-kernels", "tiny-operators"),
-            also="decoder/#who-waits",
+            also=("decoder/#who-waits",),
         ),
         Symptom(
             "gap-in-a-wait",
@@ -64,7 +64,7 @@ GAPS = Branch(
             "Read values every hundredth step only. Copy from pinned memory with `non_blocking=True`.",
             "training_step_faults/#item-in-every-step",
             ("exposed-copies", "gpu-bubbles", "host-reads", "pageable-copies", "sync-in-step"),
-            also="training_step_faults/#pageable-copies",
+            also=("training_step_faults/#pageable-copies",),
         ),
         Symptom(
             "gap-outside-pytorch",
@@ -92,7 +92,8 @@ FULL = Branch(
         Symptom(
             "bytes-at-the-ceiling",
             "Kernels near the copy rate",
-            "Pointwise kernels and copies that move bytes nearly as fast as a plain copy.",
+            "Pointwise kernels and copies that move bytes nearly as fast as a plain copy. A softmax between two "
+            "`bmm` is attention written out.",
             "Move fewer bytes: fuse with `torch.compile`, compute attention in one kernel, avoid copies between types "
             "and layouts.",
             "mlp/#what-is-in-the-fused-kernel",
@@ -108,7 +109,7 @@ FULL = Branch(
                 "unfused-attention",
                 "unfused-elementwise",
             ),
-            also="training_step_faults/#attention-written-out",
+            also=("training_step_faults/#attention-written-out",),
         ),
         Symptom(
             "below-both-ceilings",
@@ -147,16 +148,17 @@ UNEVEN = Branch(
             "Read `TORCH_LOGS=recompiles,graph_breaks`. Use `mark_dynamic` for sizes that vary, or pad to a few sizes.",
             "training_step_faults/#recompilation",
             ("graph-breaks", "recompiles"),
-            also="training_step_faults/#graph-breaks",
+            also=("training_step_faults/#graph-breaks",),
         ),
         Symptom(
             "memory-grows",
             "Memory grows, or runs out",
             "`cudaMalloc` and `cudaFree` inside a step, or a peak that grows with the square of the sequence.",
-            "Store less: attention in one kernel, checkpointing. Keep shapes steady. Don't call `empty_cache`.",
+            "Store less: attention in one kernel, checkpointing. Keep shapes steady. Don't call `empty_cache`. "
+            "Fragmentation: set `PYTORCH_ALLOC_CONF=expandable_segments:True`.",
             "training_memory_peak/#peak-by-phase",
             ("allocator-in-step",),
-            also="training_step_faults/#allocator-in-the-step",
+            also=("training_memory_peak/#fragmentation", "training_step_faults/#allocator-in-the-step"),
         ),
     ),
 )

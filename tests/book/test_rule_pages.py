@@ -36,7 +36,7 @@ def test_only_rules_have_pages() -> None:
 SECTIONS = {
     **PAGES,
     **{symptom.name: symptom.section for _, symptom in symptoms()},
-    **{f"{symptom.name}, too": symptom.also for _, symptom in symptoms() if symptom.also},
+    **{f"{symptom.name}, too: {section}": section for _, symptom in symptoms() for section in symptom.also},
 }
 """Rule or symptom -> the section that shows it."""
 

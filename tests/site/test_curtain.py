@@ -215,7 +215,7 @@ def test_nothing_is_seen_before_the_script_comes_and_all_if_it_never_does(on_tri
 def test_guesses_and_close_ones_are_counted_and_can_be_forgotten(on_trial: Opened) -> None:
     tab: Tab = on_trial()
     bars = tab.page.locator(".guess-bar > span")
-    expect(bars).to_have_text(["5 to guess on this page."] * 2)
+    expect(bars).to_have_text(["5 questions to guess on this page."] * 2)
     commit(tab.page, "How long", *f"{GATE_US * 1.1:.1f}")
     commit(tab.page, "How many", *"99")
     expect(bars).to_have_text(["You guessed 2 of 5, 1 close."] * 2)
@@ -226,7 +226,7 @@ def test_guesses_and_close_ones_are_counted_and_can_be_forgotten(on_trial: Opene
     tab.go("trial/")
     expect(bars).to_have_text(["You guessed 2 of 5, 1 close."] * 2)
     tab.page.get_by_role("button", name="Forget my guesses on this page").press("Enter")
-    expect(bars).to_have_text(["5 to guess on this page."] * 2)
+    expect(bars).to_have_text(["5 questions to guess on this page."] * 2)
     expect(count).to_have_count(0)
     expect_veiled(tab.page, *VEILED)
 

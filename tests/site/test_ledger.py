@@ -134,6 +134,21 @@ def test_the_ledger_fits_a_phone(opened: Opened) -> None:
     assert page.evaluate("() => document.documentElement.scrollWidth") == 360
 
 
+def test_the_filters_unfold_on_a_phone(opened: Opened) -> None:
+    page = opened("claims/", width=360).page
+    button = page.get_by_role("button", name="Filter")
+    for is_open in (False, True, False):
+        expect(button).to_have_attribute("aria-expanded", str(is_open).lower())
+        expect(page.locator(".ledger-filters label").filter(visible=True)).to_have_count(5 if is_open else 0)
+        button.click()
+
+
+def test_a_wide_window_has_all_filters(opened: Opened) -> None:
+    page = opened("claims/").page
+    expect(page.locator(".ledger-filters label").filter(visible=True)).to_have_count(5)
+    expect(page.locator(".ledger-fold")).to_be_hidden()
+
+
 def test_an_address_that_means_nothing_hides_nothing(opened: Opened, claims: list[dict[str, Any]]) -> None:
     expect_entries(opened("claims/#verdict=perhaps&x=1").page, claims)
 

@@ -9,6 +9,14 @@ from snippets.lab.page.install import WHEEL
 from tests.site.conftest import Opened
 from tests.site.looking import Scheme
 
+IS_WHOLE = """() => {
+  const list = document.querySelector(".md-sidebar--primary .md-sidebar__scrollwrap");
+  const edge = list.querySelector(".md-nav--primary > .md-nav__title").getBoundingClientRect().bottom;
+  const places = [...list.querySelectorAll(".md-nav__link")].map((link) => link.getBoundingClientRect());
+  return list.scrollTop > 0 && !places.some(({ top, bottom }) => top < edge + 8 && bottom > edge);
+}"""
+"""The list of pages is scrolled, and its first entry in sight is whole and below the fade of the site's name."""
+
 
 def scheme(page: Page) -> str | None:
     return page.locator("body").get_attribute("data-md-color-scheme")
@@ -44,3 +52,8 @@ def test_the_wheel_is_installed_from_where_the_site_is_served(opened: Opened) ->
     assert uvx == f"uvx --from {address} kinetoscope report trace.json.gz"
     assert pipx == f"pipx run --spec {address} kinetoscope report trace.json.gz"
     assert page.request.get(address).body()[:4] == b"PK\x03\x04"
+
+
+@pytest.mark.parametrize("page", ["claims/", "decoder_growing/", "glossary/"])
+def test_the_list_of_pages_opens_with_a_whole_entry(opened: Opened, page: str) -> None:
+    opened(page).page.wait_for_function(IS_WHOLE, timeout=5_000)

@@ -420,6 +420,13 @@ def test_controls_are_large_enough_to_hit(figure: Locator) -> None:
     assert min(min(size) for size in sizes) >= 28
 
 
+def test_the_buttons_are_level_with_the_caption(opened: Opened) -> None:
+    figure = opened("trace_rows/").page.locator("figure.lab-timeline").first
+    whole, caption, tools = (box_of(part) for part in (figure, figure.locator("figcaption"), figure.locator(".tools")))
+    assert tools["y"] - whole["y"] >= 12
+    assert abs(tools["y"] + tools["height"] / 2 - caption["y"] - caption["height"] / 2) <= 2
+
+
 @pytest.mark.parametrize("has_touch", [True, False])
 def test_the_hint_fits_the_device(browser: Browser, trial: Site, has_touch: bool) -> None:
     context = browser.new_context(has_touch=has_touch, is_mobile=has_touch, viewport={"width": 360, "height": 740})

@@ -103,7 +103,7 @@
     const said = answers.filter((answer) => answer.said).length, close = answers.filter((answer) => answer.isClose).length;
     const some = `${said} of ${asked.length}`;
     for (const { text, forget } of lines) {
-      text.textContent = said ? `You guessed ${some}, ${close} close.` : `${asked.length} to guess on this page.`;
+      text.textContent = said ? `You guessed ${some}, ${close} close.` : `${asked.length} question${asked.length > 1 ? "s" : ""} to guess on this page.`;
       if (forget) forget.hidden = !said;
     }
     kept(`score ${page}`, said ? some : null);

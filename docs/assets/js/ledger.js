@@ -16,6 +16,9 @@
   const bar = make("form", { className: "ledger-filters", onsubmit: (event) => event.preventDefault() });
   const text = make("input", { type: "search", oninput: () => filter(false), onchange: () => filter(true) });
   const fields = { text };
+  const fold = make("button", { type: "button", className: "ledger-fold", ariaExpanded: "false" }, "Filter");
+  fold.addEventListener("click", () => { fold.ariaExpanded = String(fold.ariaExpanded !== "true"); });
+  bar.append(fold); // ledger.css shows it on narrow screens only
   bar.append(make("label", {}, "text ", text));
 
   const valuesOf = {

@@ -252,6 +252,10 @@ def _per_second(token: Figure) -> Figure:
 FIGURES: Mapping[str, Measure] = {
     "eager_us": lambda device: token_us(device, "eager"),
     "graph_us": lambda device: token_us(device, "graph"),
+    "reduce_overhead_us": lambda device: token_us(device, "reduce_overhead"),
+    "reduce_overhead_speedup": lambda device: unpaired_ratio(
+        token_us(device, "generate"), token_us(device, "reduce_overhead")
+    ),
     "layers_us": lambda device: token_us(device, "layers"),
     "joined_us": lambda device: token_us(device, "joined"),
     "joined_kernels": lambda device: device["decoder/joined"].per_step(lambda step: len(step.kernels)),

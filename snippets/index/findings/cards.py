@@ -31,20 +31,18 @@ def _branch(branch: Branch, pictures: Mapping[str, Html]) -> str:
 
 
 def _card(symptom: Symptom, picture: Html) -> str:
+    sections = "".join(map(_section, (symptom.section, *symptom.also)))
     return (
         f'<li id="see-{symptom.name}">{picture}'
         f'<h4><a href="{escape(symptom.section)}">{escape(symptom.title)}</a></h4>'
         f"<p>{with_code(symptom.look_for)}</p><p><strong>Do:</strong> {with_code(symptom.do)}</p>"
-        f'<p class="section">{escape(title_of_section(symptom.section))}</p>{_second(symptom)}</li>'
+        f"{sections}</li>"
     )
 
 
-def _second(symptom: Symptom) -> str:
-    """A link to the second section of a leaf, if it has one."""
-    if not symptom.also:
-        return ""
-    address, title = escape(symptom.also), escape(title_of_section(symptom.also))
-    return f'<p class="section"><a href="{address}">{title}</a></p>'
+def _section(section: str) -> str:
+    """A link to a section of a leaf."""
+    return f'<p class="section"><a href="{escape(section)}">{escape(title_of_section(section))}</a></p>'
 
 
 def title_of_section(section: str) -> str:
