@@ -92,8 +92,7 @@ FULL = Branch(
         Symptom(
             "bytes-at-the-ceiling",
             "Kernels near the copy rate",
-            "Pointwise kernels and copies that move bytes nearly as fast as a plain copy. A softmax between two "
-            "`bmm` is attention written out.",
+            "Pointwise kernels and copies nearly as fast as a plain copy, or a softmax between two `bmm`.",
             "Move fewer bytes: fuse with `torch.compile`, compute attention in one kernel, avoid copies between types "
             "and layouts.",
             "mlp/#what-is-in-the-fused-kernel",
@@ -154,8 +153,8 @@ UNEVEN = Branch(
             "memory-grows",
             "Memory grows, or runs out",
             "`cudaMalloc` and `cudaFree` inside a step, or a peak that grows with the square of the sequence.",
-            "Store less: attention in one kernel, checkpointing. Keep shapes steady. Don't call `empty_cache`. "
-            "Fragmentation: set `PYTORCH_ALLOC_CONF=expandable_segments:True`.",
+            "Attention in one kernel, checkpointing, steady shapes, no `empty_cache`. Fragmentation: "
+            "`PYTORCH_ALLOC_CONF=expandable_segments:True`.",
             "training_memory_peak/#peak-by-phase",
             ("allocator-in-step",),
             also=("training_memory_peak/#fragmentation", "training_step_faults/#allocator-in-the-step"),

@@ -29,7 +29,7 @@ FIRST = {
     # In other words.
     "sync": "training_step_faults",
     ".item()": "training_step_faults",
-    "recompilation": "regimes_compiling",
+    "recompilation": "training_step_faults",
     "graph break": "training_step_faults",
     "dataloader": "training_step_faults",
     "out of memory": "training_memory_peak",

@@ -230,7 +230,7 @@ def test_a_drag_pans_and_selects_nothing(figure: Locator) -> None:
 def test_no_name_is_longer_than_its_slice(on_trial: Opened, device: str, width: int) -> None:
     """Whether the drawing was in sight from the beginning, or behind a tab."""
     page = on_trial(width=width).page
-    page.get_by_text(short_name(device), exact=True).first.click()
+    page.get_by_label("GPU of all figures").select_option(short_name(device))
     for _ in range(2):
         page.evaluate("() => new Promise(requestAnimationFrame)")
     assert timeline(page).locator("svg.drawing").evaluate(TOO_LONG) == []

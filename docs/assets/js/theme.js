@@ -11,15 +11,12 @@
   });
   // The theme scrolls the list of pages to this page, and cuts an entry in half below the site's name.
   const list = document.querySelector(".md-sidebar--primary .md-sidebar__scrollwrap"), FADE_PX = 12;
-  const reader = new AbortController(); // from then on the reader scrolls
-  for (const kind of ["wheel", "pointerdown", "keydown"]) addEventListener(kind, () => reader.abort(), { once: true, passive: true });
   list?.addEventListener("scroll", () => {
-    const name = list.querySelector(".md-nav--primary > .md-nav__title").getBoundingClientRect();
-    const edge = name.bottom + FADE_PX;
+    const edge = list.querySelector(".md-nav__title").getBoundingClientRect().bottom + FADE_PX;
     const places = [...list.querySelectorAll(".md-nav__link")].map((link) => link.getBoundingClientRect());
     const cut = places.find(({ top, bottom, height }) => height && top < edge && bottom > edge - FADE_PX);
     if (cut) list.scrollTop -= edge - cut.top;
-  }, { signal: reader.signal });
+  }, { once: true });
   const search = document.querySelector(".md-search");
   const config = document.getElementById("__config");
   if (!config) return;
