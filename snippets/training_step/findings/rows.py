@@ -103,7 +103,8 @@ def rows(device: Device, fault: str) -> Html:
     lines: list[list[Cell]] = [
         [with_code(row.shown), *(_number_and_time(*loop) for loop in loops)] for row, loops in found_rows(device, fault)
     ]
-    caption = "The rows that give it away, in one recorded step"
+    first = ROWS[fault][0].shown.replace("`", "")
+    caption = f"The rows that give it away, in one recorded step: {first}"
     return table(caption, ["row: its number and time", "before", "after"], lines)
 
 
