@@ -80,7 +80,12 @@ def test_a_copy_of_code_is_the_code(opened: Opened, width: int) -> None:
     for code in codes:
         code.scroll_into_view_if_needed()
         copied, selected, text = code.evaluate(
-            """(code) => {
+            """async (code) => {
+              // the browser skips what is out of sight, and what it draws on the way moves the block
+              for (let i = 0; i < 30 && !code.innerText; i++) {
+                code.scrollIntoView({ block: "center", behavior: "instant" });
+                await new Promise(requestAnimationFrame);
+              }
               code.setAttribute("data-md-copying", "");
               const copied = code.innerText;
               code.removeAttribute("data-md-copying");
