@@ -24,7 +24,7 @@ PINNED = {
     "capture/lock.py": "45343a6950464498",
     "capture/loops.py": "4176fef8515a96bb",
     "capture/merging.py": "1e1840ed28056a75",
-    "capture/profile_here.py": "fd3bf85b22898418",
+    "capture/profile_here.py": "6a9f56f24c216252",
     "capture/profiling.py": "3a74435178156fb2",
     "capture/rank_traces.py": "5db4e49c0368dc6e",
     "capture/ranks.py": "1ad8b2682d3a2301",
