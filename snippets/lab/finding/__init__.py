@@ -13,8 +13,7 @@ crossing.py    the size at which one limit of a growing step gives way to anothe
 band.py        the values for which a claim holds
 claim.py       a sentence, its band and its source
 fault.py       a fault that a chapter plants: its rule, its ceiling and what mending it saved
-other_device.py a figure of a named GPU, whichever device is shown
-other_device.py figures of a named GPU, whichever device a page shows
+other_device.py  a figure of a named GPU, whichever device is shown
 mismatch.py    what happens where recordings of another GPU do not fit: the one boundary for errors
 spread.py      a figure of the whole and of its parts: how far processes and steps differ
 accepted.py    the statuses that were accepted for a device
