@@ -73,7 +73,7 @@ def test_a_shared_link_has_a_card(published: dict[str, str]) -> None:
     assert home["twitter:card"] == "summary_large_image"
     chapter = meta(published["mlp/index.html"])
     assert (chapter["og:url"], chapter["og:image"]) == ("https://example.org/book/mlp/", CARD)
-    assert chapter["og:description"].startswith("An executed book.")
+    assert chapter["og:description"].startswith("An executed book on profiling PyTorch.")
     assert '<link rel="canonical" href="https://example.org/book/mlp/">' in published["mlp/index.html"]
 
 
