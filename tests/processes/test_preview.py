@@ -193,7 +193,7 @@ def test_a_mistake_on_a_page_is_one_traceback_with_page_and_line(
 @pytest.mark.parametrize(
     ("old", "new", "problem"),
     [
-        ("so time goes", "so 12 ms go", ": '12 ms' is typed by hand; use `#!fig ...`"),
+        ("so its time goes", "so 12 ms go", ": '12 ms' is typed by hand; use `#!fig ...`"),
         ("kernels.py:rms_norm_kernel", "kernels.py", "section rms_norm_kernel is marked but no page shows it"),
     ],
 )

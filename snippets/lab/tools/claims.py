@@ -16,6 +16,7 @@ from snippets.lab.finding.claim import STATUSES, Status
 from snippets.lab.finding.device import Device, all_devices
 from snippets.lab.page.kept import keep, kept, look
 from snippets.lab.page.ledger import verdict_data
+from snippets.lab.page.nav import is_held
 from snippets.lab.recording.device import recordings_root
 from snippets.lab.recording.schema import RecordingError
 from snippets.lab.tools.listing import known_device
@@ -75,8 +76,6 @@ def _judged(device: Device, chapter: str) -> Iterable[Verdict]:
 
 def claims_json(root: Path, devices: Sequence[Device], chapter: str = "") -> str:
     """Every claim, or those of a chapter, with its verdict on each of these devices, as JSON; a build keeps it."""
-
-    from snippets.lab.page.nav import is_held  # it imports MkDocs
 
     def judged() -> str:
         verdicts = (verdict for device in devices for verdict in _judged(device, chapter))

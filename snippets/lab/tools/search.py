@@ -15,8 +15,6 @@ from html import unescape
 from pathlib import Path
 from typing import Any
 
-from mkdocs.utils.meta import get_data
-
 INDEX = "search/search_index.json"
 NOTEBOOKS = "labs/"
 HOME = "index.md"
@@ -61,6 +59,8 @@ def require_sections(site: Path, words: Mapping[str, Sequence[str]]) -> None:
 
 def section_words(docs: Path) -> dict[str, list[str]]:
     """What people type to find a section, by the section's location: `mlp/#fusion`. From the pages' front matter."""
+    from mkdocs.utils.meta import get_data  # here: help of a command needs no MkDocs
+
     found = {}
     for path in sorted(docs.glob("*.md")):
         _, front_matter = get_data(path.read_text(encoding="utf-8"))
