@@ -207,7 +207,7 @@ def test_a_broken_rule_is_printed_with_its_place(sampled: Served, old: str, new:
 
 def test_the_sample_is_shown_under_banners(sampled: Served) -> None:
     page = sampled.get("rmsnorm/")
-    assert page.count('<p class="lab-sample">Sample numbers, made up for a preview</p>') == 8
+    assert page.count('<p class="lab-sample">Sample numbers, made up for a preview</p>') == 9
     assert page.count('<span class="lab-sample"') == 1
     assert "Not recorded yet" not in page
     assert "rms_norm_kernel" in page
