@@ -5,16 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from kinetoscope.html import Cell, Html, code, table
+from kinetoscope.html import Cell, Html, table
 from kinetoscope.trace.kernel_names import decode_kernel_name
 from kinetoscope.trace.queries import busy_us, copies, count_launches
 from snippets.decoder.findings.faults import FAULTS
 from snippets.lab.charts.bar_charts import KINDS, stacked_bars
 from snippets.lab.charts.numbers import figure_cell
-from snippets.lab.experiment import find
-from snippets.lab.finding import Device, Run, TraceError
-from snippets.lab.finding.fault import Fault
-from snippets.lab.page import mend_diff, show as show, timeline, timing_bars
+from snippets.lab.finding import Device, Run
+from snippets.lab.page import fault_bars, mend_diff, rule_cells, show as show, size_table, timeline, timing_bars
 
 OPENING = ("item", "mask", "cat", "repeat_kv")
 MAX_PARTS = 6
@@ -23,15 +21,8 @@ MAX_PARTS = 6
 
 def opening(device: Device) -> Html:
     """An iteration of four faults' loops, before and after the mend."""
-    groups = {
-        FAULTS[name].title: {
-            label: device[loop].timing("iteration")
-            for label, loop in zip(("before", "after"), FAULTS[name].loops, strict=True)
-        }
-        for name in OPENING
-    }
     caption = "A token or a prompt with one of four faults, before and after its mend"
-    return timing_bars(device, groups, caption, axis="time of an iteration")
+    return fault_bars(device, map(FAULTS.__getitem__, OPENING), caption, "time of an iteration")
 
 
 def bars(device: Device, name: str) -> Html:
@@ -98,19 +89,10 @@ def all_faults(device: Device) -> Html:
     for fault in FAULTS.values():
         before, after = (device[loop].time("iteration") for loop in fault.loops)
         rows.append(
-            [fault.title, *map(figure_cell, (before, after, fault.speedup(device))), *_rule_cells(device, fault)]
+            [fault.title, *map(figure_cell, (before, after, fault.speedup(device))), *rule_cells(device, fault)]
         )
     head = ["fault", "before", "after", "times as fast", "rule", "its ceiling"]
     return table("Nine faults of token loops, and what mending each one bought", head, rows)
-
-
-def _rule_cells(device: Device, fault: Fault) -> list[Cell]:
-    if not fault.rule:
-        return [None, None]
-    try:
-        return [code(fault.rule), figure_cell(fault.ceiling(device))]
-    except TraceError:
-        return [code(fault.rule), None]
 
 
 SIZES: Mapping[str, str] = {
@@ -124,8 +106,4 @@ SIZES: Mapping[str, str] = {
 
 def sizes(device: Device) -> Html:
     """The sizes of each fault's loops; the same for every device."""
-    rows: list[list[Cell]] = []
-    for fault in FAULTS.values():
-        (own,) = (loop.parameters for loop in find(fault.loops[0]))
-        rows.append([fault.title, *(f"{own[key]:,}" for key in SIZES)])
-    return table("Sizes of the loops with faults", ["fault", *SIZES.values()], rows)
+    return size_table(FAULTS.values(), SIZES, "Sizes of the loops with faults")

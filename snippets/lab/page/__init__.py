@@ -15,6 +15,7 @@ diff.py         the differences between two steps
 guesses.py      questions with a measured answer
 predictions.py  guesses after a computed value
 mends.py        a mend as a diff of two measured functions
+faults.py       what pages on planted faults share: opening bars, a rule's cells, sizes
 disturbed.py    what was disturbed while it was timed: a line below pieces, a banner, a mark on figures
 sample.py       the banner above made-up numbers in a preview
 install.py      shell lines that install kinetoscope from the site's wheel
@@ -46,6 +47,7 @@ from snippets.lab.charts.line_charts import line_chart as line_chart
 from snippets.lab.charts.numbers import figure_cell as figure_cell
 from snippets.lab.page.across import devices_table as devices_table
 from snippets.lab.page.diff import diff_table as diff_table
+from snippets.lab.page.faults import fault_bars as fault_bars, rule_cells as rule_cells, size_table as size_table
 from snippets.lab.page.frame import provenance as provenance, show as show, warning as warning
 from snippets.lab.page.glossary import glossary_terms as glossary_terms
 from snippets.lab.page.guesses import (

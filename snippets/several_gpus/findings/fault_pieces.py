@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kinetoscope.html import Cell, Html, code, table
-from kinetoscope.trace.events import TraceError
+from kinetoscope.html import Cell, Html, table
 from snippets.lab.charts.numbers import figure_cell
-from snippets.lab.experiment import find
 from snippets.lab.finding import Device
-from snippets.lab.finding.fault import Fault
-from snippets.lab.page import mend_diff, rank_bars, rank_lanes, show as show, timing_bars
+from snippets.lab.page import (
+    fault_bars,
+    mend_diff,
+    rank_bars,
+    rank_lanes,
+    rule_cells,
+    show as show,
+    size_table,
+    timing_bars,
+)
 from snippets.several_gpus.findings.fault_loops import (
     CHAPTER,
     FAULTS,
@@ -33,15 +39,8 @@ KINDS: Mapping[str, str] = {
 
 def opening(device: Device) -> Html:
     """A step of four faults' loops, before and after the mend."""
-    groups = {
-        FAULTS[name].title: {
-            label: device[loop].timing("iteration")
-            for label, loop in zip(("before", "after"), FAULTS[name].loops, strict=True)
-        }
-        for name in OPENING
-    }
     caption = "A step of two GPUs with one of four faults, before and after its mend"
-    return timing_bars(device, groups, caption, axis="time of a step")
+    return fault_bars(device, map(FAULTS.__getitem__, OPENING), caption, "time of a step")
 
 
 def bars(device: Device, name: str) -> Html:
@@ -101,18 +100,9 @@ def all_faults(device: Device) -> Html:
         before, after = (device[loop].time("iteration") for loop in fault.loops)
         figures = (before, after, speedup(device, fault.name), saved(device, fault.name))
         cells = map(figure_cell, figures)
-        rows.append([fault.title, *cells, *_rule_cells(device, fault)])
+        rows.append([fault.title, *cells, *rule_cells(device, fault)])
     head = ["fault", "before", "after", "times as fast", "saved", "rule", "its ceiling"]
     return table("Ten faults of training on two GPUs, and what mending each one bought", head, rows)
-
-
-def _rule_cells(device: Device, fault: Fault) -> list[Cell]:
-    if not fault.rule:
-        return [None, None]
-    try:
-        return [code(fault.rule), figure_cell(fault.ceiling(device))]
-    except TraceError:
-        return [code(fault.rule), None]
 
 
 SIZES: Mapping[str, str] = {
@@ -126,8 +116,4 @@ SIZES: Mapping[str, str] = {
 
 def sizes(device: Device) -> Html:
     """The sizes of each fault's loops; the same for every device."""
-    rows: list[list[Cell]] = []
-    for fault in FAULTS.values():
-        (own,) = (loop.parameters for loop in find(fault.loops[0]))
-        rows.append([fault.title, *(f"{own[key]:,}" for key in SIZES)])
-    return table("Sizes of the loops with faults", ["fault", *SIZES.values()], rows)
+    return size_table(FAULTS.values(), SIZES, "Sizes of the loops with faults")

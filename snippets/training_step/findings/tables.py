@@ -10,7 +10,7 @@ from kinetoscope.trace.queries import step_us
 from snippets.lab.charts.numbers import figure_cell
 from snippets.lab.experiment import find
 from snippets.lab.finding import Device, format_value
-from snippets.lab.page import mend_diff, show as show, timing_bars
+from snippets.lab.page import fault_bars, mend_diff, show as show
 from snippets.training_step.findings.hints import ceiling_share
 from snippets.training_step.findings.loops import FAULTS, TIMED
 from snippets.training_step.findings.pictures import PHASES, phases_timeline as phases_timeline
@@ -42,16 +42,8 @@ OPENING = ("item", "loader", "tiny", "tensor_cores")
 
 def opening(device: Device) -> Html:
     """An iteration of four faults' loops, before and after the mend."""
-    groups = {
-        FAULTS[name].title: {
-            label: device[loop].timing("iteration")
-            for label, loop in zip(("before", "after"), FAULTS[name].loops, strict=True)
-        }
-        for name in OPENING
-    }
-    return timing_bars(
-        device, groups, "An iteration with one of four faults, before and after its mend", axis="time of an iteration"
-    )
+    caption = "An iteration with one of four faults, before and after its mend"
+    return fault_bars(device, map(FAULTS.__getitem__, OPENING), caption, "time of an iteration")
 
 
 def mend(device: Device, before: str, after: str) -> Html:
