@@ -13,7 +13,7 @@ IS_WHOLE = """() => {
   const list = document.querySelector(".md-sidebar--primary .md-sidebar__scrollwrap");
   const edge = list.querySelector(".md-nav--primary > .md-nav__title").getBoundingClientRect().bottom;
   const places = [...list.querySelectorAll(".md-nav__link")].map((link) => link.getBoundingClientRect());
-  return list.scrollTop > 0 && !places.some(({ top, bottom }) => top < edge + 8 && bottom > edge);
+  return list.scrollTop > 0 && !places.some(({ top, bottom }) => top < edge + 7 && bottom > edge + 1);
 }"""
 """The list of pages is scrolled, and its first entry in sight is whole and below the fade of the site's name."""
 

@@ -10,12 +10,12 @@
     name(".md-code__nav", "Code block");
   });
   // The theme scrolls the list of pages to this page, and cuts an entry in half below the site's name.
-  const list = document.querySelector(".md-sidebar--primary .md-sidebar__scrollwrap"), FADE_PX = 12;
+  const list = document.querySelector(".md-sidebar--primary .md-sidebar__scrollwrap"), FADE_PX = 8;
   list?.addEventListener("scroll", () => {
     const edge = list.querySelector(".md-nav__title").getBoundingClientRect().bottom + FADE_PX;
     const places = [...list.querySelectorAll(".md-nav__link")].map((link) => link.getBoundingClientRect());
     const cut = places.find(({ top, bottom, height }) => height && top < edge && bottom > edge - FADE_PX);
-    if (cut) list.scrollTop -= edge - cut.top;
+    if (cut) list.scrollTop -= Math.round(edge - cut.top); // entries are 9 px apart
   }, { once: true });
   const search = document.querySelector(".md-search");
   const config = document.getElementById("__config");
