@@ -21,6 +21,7 @@ from snippets.lab.finding.accepted import accept_statuses
 from snippets.lab.finding.book import Verdict, judge_all
 from snippets.lab.finding.claim import STATUSES
 from snippets.lab.finding.device import Device
+from snippets.lab.page.nav import is_held
 from snippets.lab.page.sections import with_claims
 from snippets.lab.recording.device import DEFAULT_DEVICE
 from snippets.lab.tools.archive import pack_archive, unpack_archive
@@ -99,7 +100,7 @@ def test_it_is_listed_and_never_red(root: Path) -> None:
     mine = lines[lines.index(NAME) :]
     missing = sum(line.split()[-1] == "missing" for line in mine)
     assert missing > 0
-    assert mine[-1] == f"{missing} not recorded yet for {NAME}: on a machine with that GPU run make record"
+    assert f"{missing} not recorded yet for {NAME}: on a machine with that GPU run make record" in mine
 
 
 def test_its_recordings_travel(root: Path, tmp_path: Path) -> None:
@@ -123,7 +124,7 @@ def book(root: Path) -> dict[str, str]:
 def test_its_panels_are_beside_the_default_ones(book: dict[str, str]) -> None:
     mlp = book["mlp"]
     panels = Counter(re.findall(r'<(?:div|details) class="device(?: other)?" data-device="([^"]+)"', mlp))
-    assert panels[NAME] == panels[DEFAULT_DEVICE] > 30
+    assert panels[NAME] == panels[DEFAULT_DEVICE] >= 30
     assert "there is no recording of this chapter" in book["attention"]
     linear = book["linear"]
     assert linear.count("Disturbed while it was recorded") == 1
@@ -131,12 +132,13 @@ def test_its_panels_are_beside_the_default_ones(book: dict[str, str]) -> None:
 
 
 def test_a_verdict_that_differs_names_both_devices(judged: dict[str, dict[str, Verdict]], book: dict[str, str]) -> None:
-    by_id = judged[NAME]
+    """But on the page of the fact check, where a cell has the figures of all devices."""
+    by_id = {name: verdict for name, verdict in judged[NAME].items() if verdict.chapter != "fact_check"}
     pages = "".join(book.values())
     boxes = dict(reversed(re.findall(rf'id="claim-([^"]+)-{NAME}">(.*?)</p>', pages)))
     assert {name.lower() for name, verdict in by_id.items() if verdict.status != "not measured"} <= boxes.keys()
-    for verdict in judged[DEFAULT_DEVICE].values():
-        there = by_id[verdict.claim.id]
+    for claim_id, there in by_id.items():
+        verdict = judged[DEFAULT_DEVICE][claim_id]
         if there.status == "not measured":
             continue  # where nothing of a chapter is recorded, one line says so
         told = f"On the H200, for which the text was written, it {verdict.status}."
@@ -149,7 +151,7 @@ def test_the_ledger_counts_each_device(judged: dict[str, dict[str, Verdict]], bo
     text = re.sub(r"<[^>]+>", "", book["claims"])
     found = {short: tuple(map(int, counts)) for short, *counts in AS_MANY.findall(text)}
     for short, name in (("H200", DEFAULT_DEVICE), ("T100", NAME)):
-        counts = Counter(verdict.status for verdict in judged[name].values())
+        counts = Counter(verdict.status for verdict in judged[name].values() if not is_held(verdict.chapter))
         assert found[short] == (counts.total(), counts["holds"], counts["differs"], counts["inconclusive"])
 
 
