@@ -22,7 +22,8 @@ def page(on_trial: Opened) -> Page:
 
 
 def question(page: Page, text: str) -> Locator:
-    return page.locator("details", has=page.locator("summary", has_text=text))
+    """By its own summary, not by the folds of devices within it."""
+    return page.locator("details", has=page.locator(":scope > summary", has_text=text))
 
 
 def answer(page: Page, text: str) -> Locator:
@@ -32,7 +33,7 @@ def answer(page: Page, text: str) -> Locator:
 
 def commit(page: Page, text: str, *keys: str) -> None:
     """Go from the question into its form, and answer by keyboard alone."""
-    question(page, text).locator("summary").focus()
+    question(page, text).locator("> summary").focus()
     page.keyboard.press("Tab")
     for key in keys:
         page.keyboard.press(key)
@@ -65,7 +66,7 @@ def test_a_guess_is_judged(page: Page, text: str, keys: list[str], said: str, ju
 
 
 def test_an_order_is_judged(page: Page) -> None:
-    question(page, "In which order").locator("summary").focus()
+    question(page, "In which order").locator("> summary").focus()
     for item in ORDER.split(", "):
         page.keyboard.press("Tab")
         page.keyboard.type(item)

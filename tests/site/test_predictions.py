@@ -78,7 +78,7 @@ def test_a_prediction_far_off_widens_the_scale_up_to_four_times(on_trial: Opened
 def test_without_scripts_the_answer_has_the_computed_value(on_trial: Opened) -> None:
     page = on_trial(scripts=False).page
     expect_lifted(page, "trial-bars")
-    question(page, PREDICT).locator("summary").press("Enter")
+    question(page, PREDICT).locator("> summary").press("Enter")
     expect(answer(page, PREDICT)).to_contain_text(
         f"How long must reading keys and values take? Computed: {FLOOR.text}."
     )
