@@ -15,7 +15,7 @@
     const edge = list.querySelector(".md-nav__title").getBoundingClientRect().bottom + FADE_PX;
     const places = [...list.querySelectorAll(".md-nav__link")].map((link) => link.getBoundingClientRect());
     const cut = places.find(({ top, bottom, height }) => height && top < edge && bottom > edge - FADE_PX);
-    if (cut) list.scrollTop -= Math.round(edge - cut.top); // entries are 9 px apart
+    if (cut) list.scrollTop -= Math.round(edge - cut.top);
   }, { once: true });
   const search = document.querySelector(".md-search");
   const config = document.getElementById("__config");
