@@ -146,7 +146,7 @@ def restore_us(device: Device) -> Figure:
 @claim("O-P25", equals(True), scope="this-gpu")
 def restores_from_the_cpu(device: Device) -> Figure:
     """While Inductor tunes in a new process, it copies the overwritten input back from the CPU's memory again and
-    again, but if a gigabyte was allocated and freed before, Inductor never makes this copy."""
+    again. If a gigabyte was allocated and freed before, Inductor never makes this copy."""
     default, room = (sum(of["count"] for of in restores(device, trial)) for trial in ("default", "room"))
     return Figure(default >= 10 and not room, origin="mlp/tuned", display=f"{default} copies, with room {room}")
 

@@ -64,7 +64,7 @@ def _at(device: Device, sweep: str, tokens: int) -> Run:
 @claim("RG1", at_least(2), scope="timing")
 def waits_for_cpu(device: Device) -> Figure:
     """On this host, one block of the stack with 64 tokens is overhead-bound: the CPU takes at least twice as long to
-    launch the block as the GPU takes to run the block."""
+    launch the block as the GPU takes to run it."""
     return ratio_of_kinds(_at(device, STACK, 64), "enqueue")
 
 

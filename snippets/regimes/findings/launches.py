@@ -209,8 +209,7 @@ def fusion_within_a_graph(device: Device) -> Figure:
 
 @claim("RG25", at_most(0.1), scope="timing")
 def batching(device: Device) -> Figure:
-    """In eager, a token takes at most a tenth as long in a batch of 8,192 tokens as in a batch of 64 tokens, with no
-    other change than the batch."""
+    """In eager, a token takes at most a tenth as long in a batch of 8,192 tokens as in a batch of 64 tokens."""
     return per_token(device)
 
 
