@@ -93,8 +93,8 @@ def most(figure: Figure) -> bool:
 
 @claim("O-P17", equals("1024 elements to 128 threads, 512 elements to 256 threads"), scope="this-gpu")
 def two_configurations(device: Device) -> Figure:
-    """Compiled again, the same MLP gets one of two launch configurations for its fused kernel: 1024 elements to a
-    block of 128 threads, or 512 to one of 256."""
+    """In repeated compilations, the MLP's fused kernel gets one of two launch configurations: blocks of 128 threads for
+    1024 elements, or blocks of 256 threads for 512 elements."""
     names = ", ".join(config_name(device, launch) for launch in draws(device))
     return Figure(names, origin="mlp/tuned, the fastest first")
 
@@ -108,21 +108,22 @@ def slow_over_fast(device: Device) -> Figure:
 
 @claim("O-P19", most, scope="this-gpu")
 def slow_share(device: Device) -> Figure:
-    """As in a new process, most compilations of the MLP get the slower of Inductor's two launch configurations."""
+    """If Inductor tunes as in a new process, most compilations of the MLP get the slower of Inductor's two launch
+    configurations."""
     return chosen(device, "default", fastest=False)
 
 
 @claim("O-P24", most, scope="this-gpu")
 def fast_with_room(device: Device) -> Figure:
-    """With a gigabyte of room below the peak of allocated memory, most compilations of the MLP get the faster
-    launch configuration."""
+    """If a gigabyte was allocated and freed before, most compilations of the MLP get the faster of Inductor's two
+    launch configurations."""
     return chosen(device, "room")
 
 
 @claim("O-P34", equals(100), scope="this-gpu")
 def fast_unmeasured(device: Device) -> Figure:
-    """With autotune_pointwise off, Inductor measures nothing, and every compilation of the MLP gets the faster
-    launch configuration."""
+    """With autotune_pointwise off, Inductor times no configuration, and every compilation of the MLP gets the faster of
+    Inductor's two launch configurations."""
     return chosen(device, "autotune_pointwise=False")
 
 
@@ -144,16 +145,16 @@ def restore_us(device: Device) -> Figure:
 
 @claim("O-P25", equals(True), scope="this-gpu")
 def restores_from_the_cpu(device: Device) -> Figure:
-    """While it tunes in a new process, Inductor copies the overwritten input back from the CPU's memory again and
-    again; with room below the peak it never does."""
+    """While Inductor tunes in a new process, it copies the overwritten input back from the CPU's memory again and
+    again. If a gigabyte was allocated and freed before, Inductor never makes this copy."""
     default, room = (sum(of["count"] for of in restores(device, trial)) for trial in ("default", "room"))
     return Figure(default >= 10 and not room, origin="mlp/tuned", display=f"{default} copies, with room {room}")
 
 
 @claim("O-P26", between(0.95, 1.05), scope="timing")
 def benchmark_over_parts(device: Device) -> Figure:
-    """In a new process, Inductor's time for the faster configuration is, within 5 %, that of one copy from the CPU's
-    memory and of the kernel together."""
+    """In a new process, Inductor's time for the faster configuration is within 5 % of the kernel's time plus the time
+    of one copy from the CPU's memory."""
     fast = fast_and_slow(device)[0]
     copy, kernel = restore_us(device), drawn_us(device, fast)
     low, high = (copy.number + us for us in kernel.bounds)
@@ -204,16 +205,16 @@ def choices(device: Device) -> Html:
         f"{_times_chosen(device, 'room', launch)}": {"Inductor": timing}
         for launch, timing in draws(device).items()
     }
-    groups["a row to a block"] = {"Liger": in_trace(device["mlp/liger"])}
-    caption = "One forward compiled anew: launch configurations of the fused kernel, and their times"
+    groups["one row for each block"] = {"Liger": in_trace(device["mlp/liger"])}
+    caption = "Time of the fused kernel by launch configuration, and how many compilations chose the configuration"
     chart = timing_bars(device, groups, caption, axis="time of the fused kernel")
     rows: list[Sequence[Cell]] = [
         [name, number, config_name(device, each.launch), format_value(each.us, "us"), _log_text(each)]
         for name, compilations in trials(device).items()
         for number, each in enumerate(compilations, 1)
     ]
-    head = ["trial", "compilation", "configuration", "median time", "what Inductor measured"]
-    return Html(chart + details("Each compilation", table("Each compilation in order", head, rows)))
+    head = ["trial", "compilation", "chosen configuration", "median time of the kernel", "Inductor's own times"]
+    return Html(chart + details("Each compilation", table("The choice of each compilation", head, rows)))
 
 
 def _log_text(compilation: Compilation) -> str:
@@ -231,12 +232,12 @@ def conditions(device: Device) -> Html:
         cells = [figure_cell(Figure.from_timing(us)), *(_benchmark_cell(device, name, launch) for launch in launches)]
         rows.append([titles.get(name, name), chosen(device, name, fastest=False).text, *cells])
     head = [
-        "trial",
-        "not the fastest",
-        "fused kernel",
-        *(f"Inductor's time, {config_name(device, each)}" for each in launches),
+        "condition",
+        "compilations without the fastest configuration",
+        "time of the fused kernel",
+        *(f"Inductor's own time, {config_name(device, each)}" for each in launches),
     ]
-    return table("Compiled under several conditions", head, rows)
+    return table("How often Inductor misses the fastest configuration, by condition", head, rows)
 
 
 def _benchmark_cell(device: Device, trial: str, launch: Launch) -> Cell:

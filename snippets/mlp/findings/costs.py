@@ -60,7 +60,8 @@ def trace_and_replayed(device: Device) -> dict[str, dict[str, Timing]]:
 
 @claim("O-P1", matches(r"([^,]+), \1, (?!\1$)[^,]+"), scope="this-gpu")
 def two_kinds(device: Device) -> Figure:
-    """The MLP's equal products gate and up run one kernel, and down runs another."""
+    """The MLP's products gate and up, which have the same shape, run the same kernel, and the product down runs another
+    kernel."""
     return gemm_kernels(device["mlp/eager"])
 
 
@@ -79,7 +80,8 @@ def blocks_of_gemms(device: Device) -> Figure:
 
 @claim("O-P3", equals("gate 4 bytes, up 4 bytes"), scope="this-gpu")
 def memsets(device: Device) -> Figure:
-    """In every variant of the MLP, a memset of four bytes comes with gate and with up, and none with down."""
+    """In every variant of the MLP, the products gate and up each come with a memset of four bytes, and the product down
+    comes with none."""
 
     def fills(step: Step) -> str:
         matmuls = {kernel.op: name for kernel, name in zip(gemms(step), MATMULS, strict=True)}
@@ -93,14 +95,15 @@ def memsets(device: Device) -> Figure:
 
 @claim("O-P4", at_least(1.02), scope="timing")
 def replayed_over_trace(device: Device) -> Figure:
-    """In the eager MLP's short trace, each GEMM takes less time than the same bare product in interleaved replays."""
+    """In the eager MLP's short trace, each GEMM takes less time than the same product alone in interleaved replays."""
     pairs = trace_and_replayed(device).values()
     return Figure(min(pair["interleaved"].median_us / pair["trace"].median_us for pair in pairs), "x")
 
 
 @claim("O-P6", between(1.9, 2.1))
 def saved_memory(device: Device) -> Figure:
-    """The compiled MLP peaks lower than eager by two tensors of the hidden size."""
+    """The peak memory of the compiled MLP is lower than the peak memory of the eager MLP by two tensors of the hidden
+    size."""
     eager, fused = (device[name].point.peak_memory_bytes for name in ("mlp/eager", "mlp/compiled"))
     saved, hidden = eager - fused, gate_bytes(device["mlp/eager"].step)
     return Figure(saved / hidden, display=f"{format_value(saved, 'bytes')} less")
@@ -108,7 +111,7 @@ def saved_memory(device: Device) -> Figure:
 
 @claim("O-P7", matches(r"(\d+) blocks for \1 rows of 3072; \1 blocks for \1 rows of 4096"))
 def liger_launch(device: Device) -> Figure:
-    """Liger's GeGLU kernel starts a block for each row, at 3072 columns and at 4096."""
+    """Liger's GeGLU kernel starts one block for each row, at 3072 columns and at 4096 columns."""
 
     def launch(step: Step) -> str:
         (rows, _, columns) = matmul_shapes(step)[0]
@@ -120,20 +123,21 @@ def liger_launch(device: Device) -> Figure:
 
 @claim("O-P8", at_least(1.2), scope="timing")
 def liger_on_the_cpu(device: Device) -> Figure:
-    """At one token and at one sequence, a call of Liger's MLP keeps the CPU busy at least a fifth longer than an eager
-    call, although Dynamo isn't involved."""
+    """With one token and with one sequence of 128 tokens, a call of Liger's MLP takes at least a fifth more CPU time
+    than an eager call, although Dynamo isn't involved."""
     return smallest(*(at_size(device, "Liger", "eager", size, "enqueue") for size in (ONE_TOKEN, ONE_SEQUENCE)))
 
 
 @claim("O-P9", equals("static: 3 of 3, automatic: 1 of 3"))
 def static_or_automatic(device: Device) -> Figure:
-    """With dynamic=False every new batch size compiles the MLP again. By default only the first new one does."""
+    """With dynamic=False, every new batch size makes torch.compile compile the MLP again, but by default only the first
+    new batch size does."""
     return Figure(", ".join(f"{mode}: {recompiled(device, mode)}" for mode in ("static", "automatic")))
 
 
 @claim("O-P10", at_least(300), scope="timing")
 def cost_of_compiling(device: Device) -> Figure:
-    """A call of the MLP that compiles takes hundreds of times as long as one that does not."""
+    """A call of the MLP that compiles takes hundreds of times as long as a call that doesn't compile."""
     calls_ms: dict[bool, list[float]] = {True: [], False: []}
     for mode in ("static", "automatic"):
         changes = itertools.pairwise([0, *compilations(device, mode)])
@@ -150,24 +154,25 @@ def cost_of_compiling(device: Device) -> Figure:
 
 @claim("O-P11", between(1.2, 1.43), scope="timing", source=Source(ARTICLE, "a 20–30 % wall-time speedup", ""))
 def compiled_speedup(device: Device) -> Figure:
-    """Fusion makes the whole MLP 20 to 30 % faster. Measured here: the compiled MLP, interleaved.
+    """Fusion makes the whole MLP 20 to 30 % faster. (We measure the compiled MLP in interleaved timing.)
 
-    Part 2 doesn't say this, because it never times a whole forward. GEMMs take most of the time, and fusion doesn't
-    change them. The pointwise part shrinks by less than half. Before you believe a promise, ask which share of the time
-    the optimization affects."""
+    Part 2 doesn't promise this speedup, because Part 2 never times a whole forward. GEMMs take most of the time, and
+    fusion doesn't change the GEMMs. The time of the pointwise kernels shrinks by less than half. Before you believe a
+    promise, ask which share of the time the optimization affects."""
     return times_eager(device, "compiled")
 
 
 @claim("O-P12", at_least(1.02), scope="timing")
 def fusion_pays(device: Device) -> Figure:
-    """Fusion saves GPU time: interleaved, the compiled MLP and Liger's both take less time than the eager MLP."""
+    """Fusion saves GPU time: in interleaved timing, the compiled MLP and Liger's MLP both take less time than the eager
+    MLP."""
     return smallest(times_eager(device, "compiled"), times_eager(device, "Liger"))
 
 
 @claim("O-P29", at_most(0.9), scope="timing")
 def not_overhead_bound(device: Device) -> Figure:
-    """At 8192 tokens neither the eager MLP nor the compiled one is overhead-bound: the CPU enqueues each in at most
-    90 % of the time that the GPU needs for it."""
+    """With 8192 tokens, neither the eager MLP nor the compiled MLP is overhead-bound: for each, the CPU takes at most
+    90 % of the GPU's time."""
     return largest(*(ratio_of_kinds(device[VARIANTS[name]], "enqueue") for name in ("eager", "compiled")))
 
 
@@ -175,26 +180,26 @@ def not_overhead_bound(device: Device) -> Figure:
     "O-P13", between(60, 70), scope="this-gpu", source=Source(ARTICLE, "cut GPU kernel launch overhead by 60–70 %", "")
 )
 def launches_saved(device: Device) -> Figure:
-    """Fusing the MLP saves 60 to 70 % of the launch overhead. Counted here: kernels.
+    """Fusing the MLP saves 60 to 70 % of the launch overhead. (We count the kernels of a forward.)
 
-    Fusion removes one launch of five. The CPU still works longer, because the checks before the fused code cost more
-    than the saved launch. Fusion of pointwise operators mostly saves memory traffic."""
+    Fusion removes one launch of five. The CPU still works longer, because the checks before the fused code take more
+    time than the launch that fusion removes. Fusion of pointwise operators mostly saves memory traffic."""
     eager, fused = (device[name].per_step(lambda step: len(step.kernels)) for name in ("mlp/eager", "mlp/compiled"))
     return derived(100 * (1 - fused.number / eager.number), eager, fused, unit="%")
 
 
 @claim("O-P14", at_least(1.1), scope="timing")
 def slower_from_python(device: Device) -> Figure:
-    """Launched from Python at one token and at one sequence, the compiled MLP and Liger's MLP both take at least a
-    tenth longer than the eager MLP."""
+    """From Python, with one token and with one sequence of 128 tokens, the compiled MLP and Liger's MLP both take at
+    least a tenth longer than the eager MLP."""
     sizes, variants = (ONE_TOKEN, ONE_SEQUENCE), ("compiled", "Liger")
     return smallest(*(at_size(device, variant, "eager", size) for size in sizes for variant in variants))
 
 
 @claim("O-P16", at_least(1.05))
 def lower_error(device: Device) -> Figure:
-    """Keeping GELU's result in registers also keeps its precision: the compiled MLP's error is at least a twentieth
-    lower than the eager MLP's."""
+    """The compiled MLP's error is at least a twentieth lower than the eager MLP's error, because GELU's result stays in
+    registers."""
     return point_ratio(device["mlp/eager"], device["mlp/compiled"], "relative_error")
 
 
@@ -264,7 +269,7 @@ kernel_times = partial(kernel_bars, variants=VARIANTS)
 bought = partial(
     race_table,
     variants=VARIANTS,
-    caption="One forward, three ways",
+    caption="Times of one forward: eager, compiled, and with Liger's layer",
     kinds=("interleaved", "steady", "cold", "from_python"),
     over="eager",
     more={"peak memory of a call": "peak_memory_bytes", "relative error": "relative_error"},
@@ -273,7 +278,7 @@ bought = partial(
 
 def gemm_times(device: Device) -> Html:
     """Eager's three matmuls: time in the trace, and sustained without other kernels."""
-    caption = "The three GEMMs in the trace, and the same products bare, in interleaved replays"
+    caption = "Times of the three products: in the trace of the forward, and alone in interleaved replays"
     return timing_bars(device, trace_and_replayed(device), caption, axis="time of one product, M x K x N")
 
 
@@ -290,11 +295,11 @@ def roofline_by_tokens(device: Device) -> Html:
     for point in device[SWEEPS["compiled"]].points:
         tokens, selector = _tokens(point.parameters), "batch={batch},seq={seq}".format(**point.parameters)
         variants[f"{tokens:,} token{'s' * (tokens != 1)}"] = f"{SWEEPS['compiled']}[{selector}]"
-    return roofline(device, variants, "The compiled forward without launches, from one token to many")
+    return roofline(device, variants, "The compiled forward on the GPU alone, from one token to many")
 
 
 def replayed(device: Device) -> Html:
     """One token: the time of a forward from Python and of the replay of a CUDA graph."""
     timings = {name: device[experiment + ONE_TOKEN].timings for name, experiment in SWEEPS.items()}
     groups = {name: {"Python": each.from_python, "CUDA graph": each.interleaved} for name, each in timings.items()}
-    return timing_bars(device, groups, "One token: launched from Python, and replayed")
+    return timing_bars(device, groups, "One forward with one token: from Python, and as the replay of a CUDA graph")

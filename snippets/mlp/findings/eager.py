@@ -79,11 +79,11 @@ def gelu_floor(device: Device) -> Figure:
 
 
 READING_AND_WRITING = Computation(
-    "How long must GELU read and write?",
+    "How long does GELU read and write, at the least?",
     "mlp.gelu_floor_us",
     "{mlp.gelu_bytes} at {mlp.copy_rate}.",
     "Count the bytes of gate's result, read once and written once, and divide by a copy's rate.",
-    {"mlp.gelu_half_floor_us": "that counts one tensor. GELU reads one and writes another."},
+    {"mlp.gelu_half_floor_us": "that counts one tensor. GELU reads one tensor and writes another."},
 )
 
 
@@ -95,11 +95,11 @@ def order(device: Device) -> Figure:
 
 @claim("M2", matches(A100_GEMMS), scope="this-gpu", source=part_2(A100_NAMES))
 def a100_names(device: Device) -> Figure:
-    """In the MLP, gate and up run ampere_bf16_s16816gemm_bf16_128x128_…_stages_32x5_tn, down runs
-    …_128x256_…_stages_64x3_tn.
+    """In the MLP, the products gate and up run the kernel ampere_bf16_s16816gemm_bf16_128x128_…_stages_32x5_tn, and
+    the product down runs …_128x256_…_stages_64x3_tn.
 
-    On Hopper, cuBLAS has other kernels, with names like nvjet_sm90_*. The pattern is the same here: one kernel for the
-    two equal products, another for the third. Compare kernel names within one machine, never between two."""
+    On Hopper, cuBLAS has other kernels, with names like nvjet_sm90_*. On Hopper, too, the two equal products run one
+    kernel, and the third product runs another. Compare kernel names within one machine, never between two machines."""
     return gemm_kernels(device["mlp/eager"])
 
 
@@ -107,9 +107,9 @@ def a100_names(device: Device) -> Figure:
 def templates(device: Device) -> Figure:
     """The MLP's pointwise kernels are vectorized_elementwise_kernel<4, GeluCUDAKernelImpl…> and <4, …MulFunctor…>.
 
-    The same two templates run here, twice as wide. The number says how many elements a thread loads at once. PyTorch
-    builds the width of eight only for compute capability 9 and 10, and uses at most four elsewhere. So a name can
-    change between GPUs although the algorithm stays the same."""
+    The same two templates run here, but with the number eight instead of four. The number says how many elements a
+    thread loads at once. PyTorch builds the templates with eight only for compute capability 9 and 10, and with at most
+    four for other GPUs. So a name can change between GPUs although the algorithm stays the same."""
     expression = r"vectorized_elementwise_kernel<(\d+).*?(GeluCUDAKernelImpl|MulFunctor)"
 
     def widths(step: Step) -> str:
@@ -121,11 +121,11 @@ def templates(device: Device) -> Figure:
 
 @claim("M4", equals(ASKING), scope="this-gpu", source=part_2("3 queries a forward, one for each GEMM"))
 def queries(device: Device) -> Figure:
-    """Each GEMM of the MLP asks cudaOccupancyMaxActiveBlocksPerMultiprocessor before its launch. GELU and the
-    multiplication do not.
+    """cuBLAS calls cudaOccupancyMaxActiveBlocksPerMultiprocessor before it launches each GEMM of the MLP. PyTorch makes
+    no such call before GELU and the multiplication.
 
-    No GEMM of these steps makes a query. In the chapter Matmul and add, cuBLAS makes queries in a process's first step
-    only. So a query doesn't mark a GEMM in later steps: read the operator above a launch instead."""
+    cuBLAS makes no occupancy query before a GEMM of these steps. In the chapter Matmul and add, cuBLAS makes such
+    queries in a process's first step only. So recognize a GEMM by the operator above its launch, and not by a query."""
 
     def count(step: Step, *names: str) -> str:
         ops = [op for op in step.ops if op.name in names]
@@ -145,8 +145,8 @@ def only_mm_works(figure: Figure) -> bool:
 
 @claim("M5", only_mm_works, source=part_2("about six names for each linear, of which mm alone reaches the GPU"))
 def metadata_only(device: Device) -> Figure:
-    """In each aten::linear the chain linear > matmul > mm reaches the GPU, and only through mm: t, transpose,
-    as_strided, reshape, view and _unsafe_view launch nothing."""
+    """In each aten::linear of the MLP, linear calls matmul, matmul calls mm, and only mm launches GPU work: t,
+    transpose, as_strided, reshape, view and _unsafe_view launch nothing."""
     figure = device["mlp/eager"].per_step(inside_linear)
     return replace(figure, display=str(figure.value).replace("aten::", ""))
 
@@ -169,8 +169,8 @@ def working_ops(step: Step) -> str:
 
 @claim("M6", equals(SHAPES), source=part_2("the same shapes, 38.7 GFLOP each"))
 def shapes(device: Device) -> Figure:
-    """The MLP's products are [8192,768]x[768,3072] twice and [8192,3072]x[3072,768]: equally many floating-point
-    operations."""
+    """Two of the MLP's products are [8192,768]x[768,3072], and the third product is [8192,3072]x[3072,768], with the
+    same number of floating-point operations."""
     return device["mlp/eager"].per_step(
         lambda step: ", ".join(f"[{m},{k}]x[{k},{n}]" for m, k, n in matmul_shapes(step))
     )
@@ -178,8 +178,8 @@ def shapes(device: Device) -> Figure:
 
 @claim("M7", between(8, 12), scope="timing", source=part_2("0.19 ms, 0.19 ms and 0.17 ms"))
 def down_is_faster(device: Device) -> Figure:
-    """In the eager MLP's trace, down takes about a tenth less time than gate and up, which do the same amount of
-    work."""
+    """In the eager MLP's trace, the product down takes about a tenth less time than gate and up, although all three
+    products do the same amount of work."""
 
     def percent(step: Step) -> float:
         gate, up, down = (kernel.duration_us for kernel in gemms(step))
@@ -234,15 +234,15 @@ def back_to_back(device: Device, work: str) -> Figure:
 
 @claim("O-P27", at_most(1), scope="timing")
 def up_after_work(device: Device) -> Figure:
-    """In CUDA graphs, the MLP's up takes no longer right after other work than after the longest gap: not after
-    gate, nor after a product with a small result, nor after a fill."""
+    """In CUDA graphs, the MLP's product up takes no longer right after gate, after a product with a small result or
+    after a fill than after the longest idle gap."""
     return largest(*(back_to_back(device, work) for work in ("gate", "small result", "fill")))
 
 
 @claim("O-P37", at_least(1.05), scope="timing")
 def up_over_gate(device: Device) -> Figure:
-    """In the compiled MLP's trace, up takes at least a twentieth longer than gate, the same kernel on inputs of the
-    same size."""
+    """In the compiled MLP's trace, the product up takes at least a twentieth longer than gate, although both products
+    run the same kernel on inputs of the same size."""
     return device["mlp/compiled"].per_step(up_to_gate, "x")
 
 
@@ -254,8 +254,8 @@ def after_idle(device: Device) -> Html:
         [f"{cycles:,}", *cells]
         for cycles, *cells in zip(device["mlp/after_idle"].data["cycles"], *columns, strict=True)
     ]
-    head = ["cycles that a thread spins", *(f"up after {title}" for title in works.values())]
-    return table("The product of up after a gap, profiled in a CUDA graph", head, rows)
+    head = ["cycles that a thread spins before up", *(f"up after {title}" for title in works.values())]
+    return table("Time of the product up after an idle gap, in the profile of a CUDA graph", head, rows)
 
 
 def _after_gap(gap: Timing, up: Timing) -> Html:

@@ -29,8 +29,8 @@ def launch_of(device: Device, experiment: str) -> Figure:
 
 @claim("O-P5", between(0.9, 1.1), scope="timing")
 def fast_over_mul(device: Device) -> Figure:
-    """With the faster of its two launch configurations, Inductor's fused GeGLU kernel takes about as long as
-    eager's multiplication alone, so GELU costs almost no extra time."""
+    """With the faster of its two launch configurations, Inductor's fused GeGLU kernel takes about as long as the
+    multiplication alone in eager, so GELU adds almost no time."""
     return unpaired_ratio(drawn_us(device, fast_and_slow(device)[0]), pointwise_us(device["mlp/eager"], 1))
 
 
@@ -43,8 +43,8 @@ def drawn_percent(device: Device, launch: Launch) -> Figure:
 
 @claim("O-P35", at_least(90), scope="timing")
 def fast_percent(device: Device) -> Figure:
-    """With the faster of its two launch configurations, Inductor's fused GeGLU kernel moves its tensors at 90 % of
-    a plain copy's rate or more."""
+    """With the faster of its two launch configurations, Inductor's fused GeGLU kernel moves its tensors at no less than
+    90 % of a large copy's rate."""
     return drawn_percent(device, fast_and_slow(device)[0])
 
 
@@ -57,13 +57,14 @@ def choice(device: Device, experiment: str) -> Figure:
 
 @claim("O-P21", at_least(1.05), scope="timing")
 def slow_over_liger(device: Device) -> Figure:
-    """With the slower of its two launch configurations, Inductor's GeGLU kernel takes longer than Liger's."""
+    """With the slower of its two launch configurations, Inductor's GeGLU kernel takes longer than Liger's kernel."""
     return unpaired_ratio(drawn_us(device, fast_and_slow(device)[1]), pointwise_us(device["mlp/liger"]))
 
 
 @claim("O-P36", at_least(1.1), scope="timing")
 def liger_over_fast(device: Device) -> Figure:
-    """Liger's GeGLU kernel takes at least a tenth longer than Inductor's with the faster launch configuration."""
+    """Liger's GeGLU kernel takes at least a tenth longer than Inductor's kernel with the faster launch
+    configuration."""
     return unpaired_ratio(pointwise_us(device["mlp/liger"]), drawn_us(device, fast_and_slow(device)[0]))
 
 
@@ -97,8 +98,8 @@ def eager_over(device: Device, variant: str) -> Figure:
 
 @claim("O-P38", at_least(1.02), scope="timing")
 def kernel_decides(device: Device) -> Figure:
-    """Interleaved, the compiled MLP takes less time than Liger's with Inductor's faster kernel, and more with the
-    slower one."""
+    """In interleaved timing, the compiled MLP takes less time than Liger's MLP if it has Inductor's faster kernel, and
+    more time if it has Inductor's slower kernel."""
     of = forward_timings(device)
     pairs = (("Liger", "compiled, faster kernel"), ("compiled, slower kernel", "Liger"))
     return smallest(
@@ -108,7 +109,8 @@ def kernel_decides(device: Device) -> Figure:
 
 @claim("O-P22", at_least(1.1), scope="timing")
 def wide_rate(device: Device) -> Figure:
-    """Liger's GeGLU kernel moves its bytes at least a tenth faster at 4096 columns, a power of two, than at 3072."""
+    """Liger's GeGLU kernel moves its bytes at least a tenth faster at 4096 columns, a power of two, than at 3072
+    columns."""
     wide, narrow = device["mlp/liger_4096"], device["mlp/liger"]
     times = unpaired_ratio(pointwise_us(narrow), pointwise_us(wide))
     more = moved_bytes(wide).number / moved_bytes(narrow).number
@@ -118,7 +120,8 @@ def wide_rate(device: Device) -> Figure:
 
 @claim("O-P23", lambda figure: len({*str(figure.value).split("; ")}) == 1, scope="this-gpu")
 def same_footprint(device: Device) -> Figure:
-    """Liger's GeGLU kernel has the same threads, registers and estimated occupancy at 3072 columns and at 4096."""
+    """Liger's GeGLU kernel has the same number of threads and registers, and the same estimated occupancy, at 3072
+    columns and at 4096 columns."""
 
     def footprint(step: Step) -> str:
         kernel = pointwise(step)[0]
@@ -166,8 +169,15 @@ def on_each_device(device: Device) -> Html:
         except NOT_SHOWN:
             if each.is_default:
                 raise
-    head = ["device", "multiprocessors", "plain copy", "Inductor, faster", "Inductor, slower", "Liger"]
-    return table("The fused kernel on each GPU: its time, and its rate in percent of a plain copy's", head, rows)
+    head = [
+        "device",
+        "multiprocessors",
+        "rate of a large copy",
+        "Inductor, faster configuration",
+        "Inductor, slower configuration",
+        "Liger",
+    ]
+    return table("The fused kernel on each GPU: its time, and its rate in percent of a large copy's rate", head, rows)
 
 
 def _row(device: Device) -> Sequence[Cell]:
@@ -183,7 +193,8 @@ def _row(device: Device) -> Sequence[Cell]:
 def forwards(device: Device) -> Html:
     """Whole forwards, with both configurations."""
     groups = {name: {"interleaved": timing} for name, timing in forward_timings(device).items()}
-    return timing_bars(device, groups, "One forward with each configuration", axis="time of one forward")
+    caption = "Time of one forward, with each launch configuration of the fused kernel"
+    return timing_bars(device, groups, caption, axis="time of one forward")
 
 
 def widths(device: Device) -> Html:
@@ -193,4 +204,4 @@ def widths(device: Device) -> Html:
         f"{width} columns": {name: in_trace(device[experiment + suffix]) for name, experiment in variants.items()}
         for width, suffix in {3072: "", 4096: "_4096"}.items()
     }
-    return timing_bars(device, groups, "The fused kernel at two widths", axis="time in the trace")
+    return timing_bars(device, groups, "Time of the fused kernel at 3072 and at 4096 columns", axis="time in the trace")

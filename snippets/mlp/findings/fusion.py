@@ -50,8 +50,8 @@ def linears(step: Step) -> int:
 
 @claim("M8", matches(COMPILED), source=part_2("4 kernels: mm, mm, fused, mm, as three bare aten::mm"))
 def four_kernels(device: Device) -> Figure:
-    """The compiled MLP runs four kernels: GEMM, GEMM, Triton, GEMM. No linear, matmul, t, transpose or reshape is
-    left above them."""
+    """The compiled MLP runs four kernels: GEMM, GEMM, Triton, GEMM. No linear, matmul, t, transpose or reshape runs on
+    the CPU."""
 
     def kernels(step: Step) -> str:
         left = sorted(WRAPPERS & {op.name for op in step.ops})
@@ -62,7 +62,7 @@ def four_kernels(device: Device) -> Figure:
 
 @claim("M9", equals(True), source=part_2("byte-for-byte identical names"))
 def gemms_stay(device: Device) -> Figure:
-    """Compiling leaves the MLP's three GEMM kernels as they were, name for name."""
+    """The MLP's three GEMM kernels have the same names in the compiled forward and in the eager forward."""
     return same(gemm_kernels(device["mlp/eager"]), gemm_kernels(device["mlp/compiled"]))
 
 
@@ -74,7 +74,7 @@ def fused_name(device: Device) -> Figure:
 
 @claim("M11", between(49e6, 51e6), source=part_2("around 50 MB"))
 def intermediate_bytes(device: Device) -> Figure:
-    """The MLP's tensor between GELU and the multiplication, [8192, 3072] in bf16, is around 50 MB."""
+    """The MLP's tensor between GELU and the multiplication, [8192, 3072] in bf16, takes around 50 MB."""
     return device["mlp/eager"].per_step(
         lambda step: sum(BF16_BYTES * prod(op.input_shapes[0]) for op in step.ops if op.name == "aten::gelu"), "bytes"
     )
@@ -82,8 +82,8 @@ def intermediate_bytes(device: Device) -> Figure:
 
 @claim("M12", equals(2 * BF16_BYTES * 8192 * 3072), source=part_2("one whole round trip of the intermediate"))
 def saved_bytes(device: Device) -> Figure:
-    """Fusing GELU and the multiplication saves one round trip of the tensor between them: one write of it and one
-    read, by the tensors that the kernels get."""
+    """By the shapes in the traces, fusing GELU and the multiplication saves one write and one read of the tensor
+    between GELU and the multiplication."""
     eager, fused = moved_bytes(device["mlp/eager"]), moved_bytes(device["mlp/compiled"])
     agree = eager.spread is None and fused.spread is None
     return Figure(eager.number - fused.number, "bytes", origin="shapes in the traces", conclusive=agree)
@@ -91,19 +91,19 @@ def saved_bytes(device: Device) -> Figure:
 
 @claim("M13", at_least(75), scope="timing", source=part_2("89.4 µs, which makes 1.69 TB/s"))
 def fused_share_of_copy(device: Device) -> Figure:
-    """The compiled MLP's fused kernel is memory-bound: it moves its three tensors at three quarters of a plain
-    copy's rate or more.
+    """The compiled MLP's fused kernel is memory-bound: it moves its three tensors at no less than three quarters of a
+    large copy's rate.
 
-    This compilation chose the slower of two launch configurations, in which a thread has two neighboring elements
-    instead of eight. With the faster configuration, the kernel comes near a copy's rate. Look at a kernel's launch
-    configuration before you blame memory for its time."""
+    In this compilation, Inductor chose the slower of two launch configurations, with two neighboring elements for each
+    thread instead of eight. With the faster configuration, the kernel comes near a large copy's rate. Look at a
+    kernel's launch configuration before you blame memory for the kernel's time."""
     return copy_share(device["mlp/compiled"])
 
 
 @claim("K1", equals(LIGER), source=part_2("3 aten::linear and one LigerGELUMulFunction, _geglu_tanh_forward_kernel"))
 def liger_forward(device: Device) -> Figure:
-    """With Liger's layer the MLP runs four kernels: those of three aten::linear as before, and one
-    LigerGELUMulFunction whose kernel is _geglu_tanh_forward_kernel."""
+    """With Liger's layer, the MLP runs four kernels: three kernels of aten::linear, as in eager, and
+    _geglu_tanh_forward_kernel of LigerGELUMulFunction."""
     return device["mlp/liger"].per_step(
         lambda step: f"{kernel_ops(step)}; {linears(step)} aten::linear; {pointwise_names(step)}"
     )
@@ -111,7 +111,8 @@ def liger_forward(device: Device) -> Figure:
 
 @claim("K2", equals("none"), source=part_2("no pre-ops"))
 def pre_ops(device: Device) -> Figure:
-    """A Liger call has none of the rows that a compiled call adds: no Dynamo, no guards, no prologue."""
+    """A call of Liger's layer has none of the rows that a compiled call adds to a trace: no Dynamo, no guards, no
+    prologue."""
     return device["mlp/liger"].per_step(
         lambda step: ", ".join(op.name.split(" fx")[0] for op in step.ops if op.name.startswith(PRE_OPS)) or "none"
     )
@@ -119,22 +120,23 @@ def pre_ops(device: Device) -> Figure:
 
 @claim("K3", between(1.01, 1.08), scope="timing", source=part_2("92.8 µs against 89.4 µs"), is_advice=True)
 def liger_over_inductor(device: Device) -> Figure:
-    """Liger's GeGLU kernel is a few percent slower than Inductor's.
+    """Liger's GeGLU kernel is a few percent slower than Inductor's GeGLU kernel.
 
-    Here Liger's kernel is faster, because this compilation chose the slower of Inductor's two launch configurations.
-    With the faster configuration, Inductor's kernel wins by more than a few percent. This width is not a power of two,
-    so Liger's blocks mask off a quarter of their positions. Measure at your width, and compile several times."""
+    Here Liger's kernel is faster, because Inductor chose the slower of its two launch configurations in this
+    compilation. With the faster configuration, Inductor's kernel is faster than Liger's by more than a few percent. The
+    number of columns is not a power of two, so Liger's blocks mask off a quarter of their positions. Measure with your
+    number of columns, and compile several times."""
     return unpaired_ratio(pointwise_us(device["mlp/liger"]), pointwise_us(device["mlp/compiled"]))
 
 
 @claim("K4", equals(RECOMPILED), source=part_2("any change of batch, sequence or hidden size compiles again"))
 def compiles_again(device: Device) -> Figure:
-    """Change the shape and torch.compile pays the compile cost all over again, while Liger's kernel never does.
+    """After each change of the MLP's input shape, torch.compile compiles again, but Liger's kernel never does.
 
-    The sentence describes dynamic=False. By default, torch.compile learns from the first change: it compiles again with
-    the batch size as a variable, and that graph serves the next two sizes. So expect two compilations for batches of
-    more than one, and a third for a batch of one. Liger's kernel compiles again only for a new hidden size, by its
-    source."""
+    With dynamic=False, torch.compile does compile again for each new shape. By default, torch.compile compiles again
+    after the first change only, with the batch size as a variable, and this second graph serves the next two sizes. So
+    expect two compilations for batches of more than one, and a third for a batch of one. By its source, Liger's kernel
+    compiles again only for a new hidden size."""
     return Figure(f"torch.compile: {recompiled(device, 'automatic')}, Liger: {recompiled(device, 'liger')}")
 
 
@@ -148,7 +150,7 @@ def dynamo(device: Device, name: str) -> dict[str, list[int]]:
 
 @claim("O-P30", equals("3, after batches 64, 32, 16, 48, 1"))
 def graphs_with_one(device: Device) -> Figure:
-    """A batch of one compiles a third graph of the MLP, after the one for any larger batch."""
+    """After batches of 64, 32, 16 and 48, a batch of one makes torch.compile compile a third graph of the MLP."""
     counts = dynamo(device, "one")
     return Figure(f"{counts['graphs'][-1]}, after batches {', '.join(map(str, counts['batches']))}")
 
@@ -161,8 +163,8 @@ def graphs_when_marked(device: Device) -> Figure:
 
 @claim("O-P32", equals("8 graphs, 12 calls, 8 of them in a graph, 1 warning"))
 def recompile_limit(device: Device) -> Figure:
-    """With dynamic=False and twelve batch sizes, Dynamo compiles eight graphs, warns once, and runs the other calls
-    eagerly."""
+    """With dynamic=False and twelve batch sizes, Dynamo compiles eight graphs of the MLP, warns once, and runs the
+    other four calls eagerly."""
     counts = dynamo(device, "static")
     graphs, calls, inside = counts["graphs"][-1], len(counts["batches"]), counts["in_graphs"][-1]
     return Figure(f"{graphs} graphs, {calls} calls, {inside} of them in a graph, {counts['warnings'][0]} warning")
@@ -170,8 +172,8 @@ def recompile_limit(device: Device) -> Figure:
 
 @claim("O-P33", matches(r"contiguous: 0 copies; transposed: aten::clone, aten::copy_, [1-9]\d* on the GPU"))
 def reshape_may_copy(device: Device) -> Figure:
-    """aten::reshape of a contiguous tensor copies nothing; of a transposed one it runs clone and copy_, and the GPU
-    copies."""
+    """aten::reshape of a contiguous tensor copies nothing, but aten::reshape of a transposed tensor runs clone and
+    copy_, and the GPU copies the tensor."""
     found: dict[str, dict[str, list[str]]] = device["mlp/new_shapes"].data.get("reshape", {})
     if not found:
         raise NotRecorded("mlp/new_shapes has no 'reshape'; make record CHAPTER=mlp")
@@ -183,7 +185,7 @@ def reshape_may_copy(device: Device) -> Figure:
 
 @claim("K5", equals(True), source=part_2("still the same cuBLAS kernels"))
 def gemms_of_eager(device: Device) -> Figure:
-    """With Liger's layer the MLP's three GEMM kernels are eager's, name for name."""
+    """The MLP's three GEMM kernels have the same names with Liger's layer and in the eager forward."""
     return same(gemm_kernels(device["mlp/eager"]), gemm_kernels(device["mlp/liger"]))
 
 
@@ -207,7 +209,7 @@ compiled_diff = partial(diff_table, variants=EAGER_AND_COMPILED, work=(None, fus
 def liger_diff(device: Device) -> Html:
     """The kernels that Liger's layer changes in a step, and the source of the layer."""
     variants = {"eager": "mlp/eager", "Liger": "mlp/liger"}
-    caption = "From the eager forward to the one with Liger's layer"
+    caption = "What Liger's layer changes on the GPU"
     changes = diff_table(device, variants, caption, work=(None, fused_work))
     return Html(f"<p>The layer came from {escape(str(device['mlp/liger'].data['liger']))}.</p>{changes}")
 
@@ -220,7 +222,7 @@ def traffic(device: Device) -> Html:
     }
     hidden = {name: gate_bytes(device[f"mlp/{name}"].step) for name in moved}
     parts = {name: [(tensor, hidden[name]) for tensor in tensors] for name, tensors in moved.items()}
-    return bytes_moved(device, parts, "What the pointwise part has to move")
+    return bytes_moved(device, parts, "Bytes that the pointwise kernels must move")
 
 
 def footprints(device: Device) -> Html:
@@ -234,11 +236,11 @@ def footprints(device: Device) -> Html:
         ["threads in a block", *(f"{threads:,}" for _, threads in launches)],
         ["elements for each thread", *(f"{elements / (blocks * threads):g}" for blocks, threads in launches)],
         ["registers for each thread", *(str(kernel.registers) for kernel in kernels)],
-        ["percent of a copy's rate", *(copy_share(run).text for run in runs)],
+        ["percent of a large copy's rate", *(copy_share(run).text for run in runs)],
         ["est. achieved occupancy", *(format_value(kernel.occupancy_percent or 0, "%") for kernel in kernels)],
         ["time in the trace", *(figure_cell(pointwise_us(run)) for run in runs)],
     ]
-    return table("Two kernels for one job", ["", "Inductor's", "Liger's"], rows)
+    return table("The fused kernels of Inductor and of Liger", ["", "Inductor's kernel", "Liger's kernel"], rows)
 
 
 def new_shapes(device: Device) -> Html:
@@ -249,7 +251,10 @@ def new_shapes(device: Device) -> Html:
     for index, batch in enumerate(data["batches"]):
         calls = ((data[mode]["compiled"][index], data[mode]["first_call_ms"][index]) for mode in modes)
         rows.append([batch, *itertools.chain(*((count, format_value(1e3 * ms, "us")) for count, ms in calls))])
-    head = ["batch", *itertools.chain(*((titles[mode], "first call") for mode in modes))]
-    caption = "Four batch sizes in turn: compilations so far, and how long the first call took"
-    warned = note("Read a time's order of magnitude: a compilation can use what an earlier one left in the process.")
+    head = ["batch", *itertools.chain(*((f"{titles[mode]}, compilations", "time of first call") for mode in modes))]
+    caption = "Four batch sizes in turn: number of compilations so far, and time of the first call"
+    warned = note(
+        "Compare only the orders of magnitude of the times, because a compilation can use what an earlier compilation "
+        "left in the process."
+    )
     return Html(table(caption, head, rows) + warned)

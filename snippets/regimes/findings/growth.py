@@ -63,56 +63,57 @@ def _at(device: Device, sweep: str, tokens: int) -> Run:
 
 @claim("RG1", at_least(2), scope="timing")
 def waits_for_cpu(device: Device) -> Figure:
-    """On this host, one block of the stack is overhead-bound at 64 tokens: the CPU takes at least twice as long to
-    enqueue it as the GPU to run it."""
+    """On this host, one block of the stack with 64 tokens is overhead-bound: the CPU takes at least twice as long to
+    launch the block as the GPU takes to run it."""
     return ratio_of_kinds(_at(device, STACK, 64), "enqueue")
 
 
 @claim("RG2", at_most(1.5), scope="timing")
 def free_tokens(device: Device) -> Figure:
-    """From Python, 1024 tokens take the stack at most 1.5 times as long as one token, although they need 1024 times the
-    arithmetic."""
+    """From Python, the stack takes at most 1.5 times as long with 1024 tokens as with one token, although 1024 tokens
+    need 1024 times the arithmetic."""
     many, single = (_at(device, STACK, tokens).time("from_python") for tokens in (1024, 1))
     return unpaired_ratio(many, single)
 
 
 @claim("RG3", at_least(1), scope="timing")
 def memory_is_hidden(device: Device) -> Figure:
-    """From Python, the stack is never memory-bound on this host: it waits for the CPU up to more tokens than its bytes
-    outweigh its arithmetic."""
+    """From Python, the stack is never memory-bound on this host: wherever its bytes take longer than its FLOPs, it
+    waits for the CPU."""
     return unpaired_ratio(overhead_until(device[STACK]), memory_until(device[STACK]))
 
 
 @claim("RG4", between(1, 4), scope="timing")
 def where_growth_begins(device: Device) -> Figure:
-    """The GPU's time begins to grow at more tokens than the two ceilings predict, but at no more than four times as
-    many tokens."""
+    """The GPU's time for the stack begins to grow at one to four times the number of tokens from which on the stack's
+    FLOPs take longer than its bytes."""
     run = device[STACK]
     return derived(growth_from(run).number / memory_until(run).number, growth_from(run), unit="x")
 
 
 @claim("RG5", at_least(75), scope="timing")
 def near_the_matmul(device: Device) -> Figure:
-    """At 16,384 tokens the stack is compute-bound: it reaches at least three quarters of a large matmul's rate."""
+    """With 16,384 tokens, the stack is compute-bound: it reaches at least three quarters of a large matmul's rate."""
     return share_of_ceiling(_at(device, STACK, 16384), LARGE_MATMUL)
 
 
 @claim("RG6", at_least(200 / 3), scope="timing")
 def near_the_copy(device: Device) -> Figure:
-    """At 32,768 tokens GELU is memory-bound: it moves its bytes at no less than two thirds of a copy's rate."""
+    """With 32,768 tokens, GELU is memory-bound: it moves its bytes at no less than two thirds of a large copy's
+    rate."""
     return share_of_ceiling(_at(device, GELU, 32768), COPY)
 
 
 @claim("RG7", at_most(1), scope="timing")
 def geglu_waits_longer(device: Device) -> Figure:
-    """The stack leaves the overhead-bound regime at fewer tokens than the GeGLU block, which launches more kernels for
-    less arithmetic."""
+    """The stack stays overhead-bound up to fewer tokens than the GeGLU block, which launches more kernels for less
+    arithmetic."""
     return unpaired_ratio(*(overhead_until(device[sweep]) for sweep in (STACK, GEGLU)))
 
 
 @claim("RG8", at_most(2))
 def launches_stay(device: Device) -> Figure:
-    """From one token to 65,536, the launches of a step of the stack vary by two at most."""
+    """From one token to 65,536 tokens, the number of launches in a step of the stack varies by two at most."""
     counts = set(launches(device, STACK).values())
     display = f"{min(counts)} to {max(counts)}" if len(counts) > 1 else f"{max(counts)} at every size"
     return Figure(max(counts) - min(counts), origin=device[LAUNCHES].origin, display=display)
@@ -120,7 +121,7 @@ def launches_stay(device: Device) -> Figure:
 
 @claim("RG9", at_most(0.1), scope="timing")
 def cost_of_a_token(device: Device) -> Figure:
-    """From Python, a token costs at most a tenth as much at 16,384 tokens as at 64."""
+    """From Python, a token takes at most a tenth as long in a batch of 16,384 tokens as in a batch of 64 tokens."""
     many, few = (_at(device, STACK, tokens).time("from_python") for tokens in (16384, 64))
     ratio = unpaired_ratio(many, few)
     low, high = ratio.bounds
@@ -130,13 +131,13 @@ def cost_of_a_token(device: Device) -> Figure:
 
 @claim("RG10", at_most(1.1), scope="timing")
 def compiled_on_the_gpu(device: Device) -> Figure:
-    """On the GPU, compiling makes the stack at most a tenth faster at any size, because there is no kernel to save."""
+    """On the GPU, compiling makes the stack at most a tenth faster at any size, because compiling saves no kernel."""
     return derived(max(gains_on_gpu(device).values()), _at(device, STACK, 1).time(), unit="x")
 
 
 @claim("RG11", at_least(4 / 3), scope="timing")
 def compiled_from_python(device: Device) -> Figure:
-    """From Python, compiling makes the stack at least a third slower at 64 tokens."""
+    """From Python and with 64 tokens, the compiled stack takes at least a third longer than the eager stack."""
     return paired_ratio(_at(device, COMPILED, 64), _at(device, STACK, 64), "from_python")
 
 
@@ -189,7 +190,8 @@ def products_share(device: Device) -> Figure:
 
 @claim("RG12", at_least(10), scope="timing")
 def gelu_in_compute_bound(device: Device) -> Figure:
-    """In the compute-bound step, GELU takes at least a tenth of the GPU's time."""
+    """In a step of one block with 16,384 tokens, which is compute-bound, GELU takes at least a tenth of the GPU's
+    time."""
     return gelu_share(device)
 
 
@@ -203,12 +205,12 @@ def opening(device: Device) -> Html:
 
 def growth_chart(device: Device) -> Html:
     """Time over tokens of both models, with the regimes marked."""
-    return _chart(device, MODELS, "Time of one step as its tokens grow")
+    return _chart(device, MODELS, "Time of one step by its number of tokens")
 
 
 def compiled_chart(device: Device) -> Html:
     """Time over tokens of the stack, eager and compiled."""
-    return _chart(device, {"eager": STACK, "compiled": COMPILED}, "One block, eager and compiled")
+    return _chart(device, {"eager": STACK, "compiled": COMPILED}, "Time of one block, eager and compiled")
 
 
 def _chart(device: Device, sweeps: Mapping[str, str], caption: str) -> Html:
@@ -249,8 +251,8 @@ def _work(at: Run) -> Sequence[tuple[int, str]]:
 def crossovers(device: Device) -> Html:
     """The sizes at which one regime gives way to the next, for both models."""
     measures = {
-        "waits for the CPU up to": overhead_until,
-        "bytes outweigh arithmetic up to": memory_until,
+        "the step waits for the CPU up to": overhead_until,
+        "the bytes take longer than the FLOPs up to": memory_until,
         "the GPU's time grows from": growth_from,
     }
     rows: list[list[Cell]] = [
@@ -258,7 +260,7 @@ def crossovers(device: Device) -> Html:
         for heading, measure in measures.items()
     ]
     head = ["", *(f"{name}, tokens" for name in MODELS)]
-    return table("Where one regime gives way to the next", head, rows)
+    return table("The numbers of tokens at which the limit of a step changes", head, rows)
 
 
 def three_regimes(device: Device) -> Html:
@@ -268,8 +270,8 @@ def three_regimes(device: Device) -> Html:
         at = _at(device, sweep, int(device[experiment].point.parameters["tokens"]))
         times = (at.time(kind).text for kind in ("enqueue", "interleaved"))
         rows.append([regime, *times, idle(at).text, *(_reached(at, limit) for limit in (COPY, LARGE_MATMUL))])
-    head = ["step", "CPU", "GPU", "GPU idle", "of a copy's rate", "of a matmul's rate"]
-    return table("Three steps, and how near each is to its limits", head, rows)
+    head = ["step", "CPU", "GPU", "GPU idle", "bytes, of a copy's rate", "FLOPs, of a matmul's rate"]
+    return table("The three steps, and their rates of bytes and of FLOPs", head, rows)
 
 
 def _reached(at: Run, limit: str) -> Cell:

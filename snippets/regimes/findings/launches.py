@@ -37,7 +37,7 @@ REMEDIES: Mapping[str, str] = {
     "torch.compile": "compiled",
     "fused kernel": "fused",
     "CUDA graph": "graphed",
-    "fused, in a graph": "fused_graphed",
+    "fused, CUDA graph": "fused_graphed",
     "reduce-overhead": "reduce_overhead",
 }
 """Heading -> variant."""
@@ -118,38 +118,39 @@ def graph_of_copy(device: Device) -> Figure:
 
 @claim("RG27", at_most(50), scope="timing")
 def not_memory_bound(device: Device) -> Figure:
-    """With 64 tokens, eight blocks in a CUDA graph aren't memory-bound: they move their bytes at no more than half of a
-    copy's rate."""
+    """With 64 tokens, a CUDA graph of eight blocks isn't memory-bound: it moves its bytes at no more than half of a
+    large copy's rate."""
     return graph_of_copy(device)
 
 
 @claim("RG15", at_least(BLOCKS * 3))
 def launches_of_eager(device: Device) -> Figure:
-    """Eager makes at least as many launches as the stack has operators, three in each block."""
+    """Eager makes at least one launch for each operator of the eight blocks, which have three operators each."""
     return launches(device, "eager", "small")
 
 
 @claim("RG16", equals(0))
 def nothing_to_fuse(device: Device) -> Figure:
-    """torch.compile launches as often as eager: each block is two products with one pointwise operator between them,
-    and Inductor leaves products to cuBLAS."""
+    """The compiled stack makes the same number of launches as the eager stack, because each block has a single
+    pointwise operator, between two products that Inductor leaves to cuBLAS."""
     eager, compiled = (launches(device, variant, "small") for variant in ("eager", "compiled"))
     return derived(eager.number - compiled.number, eager, compiled, display=f"{eager.text} and {compiled.text}")
 
 
 @claim("RG17", at_most(3))
 def one_call(device: Device) -> Figure:
-    """As a CUDA graph, by hand or by reduce-overhead, all blocks take three launches at most."""
+    """As a CUDA graph, recorded by hand or by reduce-overhead, all eight blocks together take three launches at
+    most."""
     counts = [launches(device, variant, "small") for variant in ("graphed", "reduce_overhead")]
     return derived(max(count.number for count in counts), *counts, display=" and ".join(count.text for count in counts))
 
 
 @claim("RG18", between(60, 70), source=Source(ARTICLE, "cut GPU kernel launch overhead by 60–70 %", ""))
 def fusion_saves_launches(device: Device) -> Figure:
-    """A fused implementation cuts 60 to 70 % of the launches of the stack, at 64 or at 8,192 tokens.
+    """A fused implementation of the stack saves 60 to 70 % of the launches, with 64 or with 8,192 tokens.
 
-    A kernel that computes a Linear with its GELU takes the place of two or three launches. The second Linear stays,
-    because it needs whole rows of the first Linear's result. Only a CUDA graph saves more."""
+    One kernel for a Linear and its GELU takes the place of two or three launches. The launch of the second Linear
+    stays, because this Linear needs whole rows of the first Linear's result. Only a CUDA graph saves more launches."""
     saved = {size: launches_saved(device, "fused", size) for size in ("small", "large")}
     display = " and ".join(f"{figure.text} at {SIZES[size]:,} tokens" for size, figure in saved.items())
     return derived(max(figure.number for figure in saved.values()), *saved.values(), unit="%", display=display)
@@ -157,56 +158,58 @@ def fusion_saves_launches(device: Device) -> Figure:
 
 @claim("RG19", between(20, 30), scope="timing", source=Source(ARTICLE, "a 20–30 % wall-time speedup", ""))
 def fusion_saves_time_at_few(device: Device) -> Figure:
-    """With few tokens, a fused implementation of the stack saves 20 to 30 % of the time from Python.
+    """With 64 tokens, a fused implementation of the stack saves 20 to 30 % of the time from Python.
 
-    A Triton kernel launched from Python costs the CPU more than the launches that it replaces, and the CPU sets the
-    pace. In a CUDA graph, where only the GPU counts, the fused kernel saves time."""
+    Launching a Triton kernel from Python takes more CPU time than the launches that the kernel replaces, and the step
+    waits for the CPU. In a CUDA graph, where only the GPU's time counts, the fused kernel saves time."""
     return wall_saved(device, "fused", "small")
 
 
 @claim("RG20", between(20, 30), scope="timing", source=Source(ARTICLE, "a 20–30 % wall-time speedup", ""))
 def fusion_saves_time_at_many(device: Device) -> Figure:
-    """With many tokens, a fused implementation of the stack saves 20 to 30 % of the time from Python.
+    """With 8,192 tokens, a fused implementation of the stack saves 20 to 30 % of the time from Python.
 
-    The products take most of the time, and this chapter's simple kernel multiplies more slowly than cuBLAS. That costs
-    more than GELU's trip to memory."""
+    The products take most of the time, and this chapter's simple kernel multiplies more slowly than cuBLAS. The slower
+    product takes more time than fusing saves."""
     return wall_saved(device, "fused", "large")
 
 
 @claim("RG21", at_least(50), scope="timing")
 def graph_at_few(device: Device) -> Figure:
-    """With 64 tokens, a CUDA graph saves at least half of the time from Python."""
+    """With 64 tokens, a CUDA graph of eight blocks saves at least half of eager's time from Python."""
     return wall_saved(device, "graphed", "small")
 
 
 @claim("RG22", at_most(10), scope="timing")
 def graph_at_many(device: Device) -> Figure:
-    """With 8,192 tokens, a CUDA graph saves at most a tenth of the time from Python, because the GPU idles little."""
+    """With 8,192 tokens, a CUDA graph of eight blocks saves at most a tenth of eager's time from Python, because the
+    GPU idles little in eager."""
     return wall_saved(device, "graphed", "large")
 
 
 @claim("RG23", at_least(50), scope="timing")
 def idle_eager(device: Device) -> Figure:
-    """With 64 tokens, the GPU is idle for most of eager's time."""
+    """With 64 tokens and eight blocks in eager, the GPU idles for at least half of the time from Python."""
     return idle(timed(device, "eager", "small"))
 
 
 @claim("RG24", at_most(15), scope="timing")
 def idle_graphed(device: Device) -> Figure:
-    """With 64 tokens, the GPU is idle for at most 15 % of the CUDA graph's time."""
+    """With 64 tokens and eight blocks in a CUDA graph, the GPU idles for at most 15 % of the time from Python."""
     return idle(timed(device, "graphed", "small"))
 
 
 @claim("RG26", at_least(2), scope="timing")
 def fusion_within_a_graph(device: Device) -> Figure:
-    """With 64 tokens, the fused kernel in a CUDA graph saves at least 2 % of the graph's time from Python."""
+    """With 64 tokens, a CUDA graph of eight blocks with the fused kernel takes at least 2 % less time from Python than
+    a CUDA graph of eager's kernels."""
     fused, plain = (timed(device, variant, "small") for variant in ("fused_graphed", "graphed"))
     return percent_saved(paired_ratio(fused, plain, "from_python"))
 
 
 @claim("RG25", at_most(0.1), scope="timing")
 def batching(device: Device) -> Figure:
-    """With no other change than the batch, a token takes at most a tenth as long at 8,192 tokens as at 64."""
+    """In eager, a token takes at most a tenth as long in a batch of 8,192 tokens as in a batch of 64 tokens."""
     return per_token(device)
 
 
@@ -223,8 +226,8 @@ def remedies(device: Device, size: str) -> Html:
         rows.append([heading, launches(device, variant, size).text, *times, idle(run).text, saved])
     if size == "small":
         rows.append(_larger_batch(device))
-    head = ["variant", "launches", "CPU", "GPU", "from Python", "GPU idle", "saved"]
-    return table(f"Eight blocks, {SIZES[size]:,} tokens: one step", head, rows)
+    head = ["variant", "launches", "CPU", "GPU", "from Python", "GPU idle", "time saved"]
+    return table(f"One step of eight blocks with {SIZES[size]:,} tokens: eager and each remedy", head, rows)
 
 
 def _larger_batch(device: Device) -> list[Cell]:
@@ -234,7 +237,7 @@ def _larger_batch(device: Device) -> list[Cell]:
     launched = launches(device, "eager", "large").number * few / many
     times = [run.time(kind).number * few / many for kind in ("enqueue", "interleaved", "from_python")]
     saved = 100 * (1 - per_token(device).number)
-    heading = f"eager, {many:,} tokens, for each {few}"
+    heading = f"eager, {many:,} tokens, for each {few} tokens"
     texts = (format_value(us, "us") for us in times)
     return [heading, format_value(launched), *texts, idle(run).text, format_value(saved, "%")]
 
@@ -246,16 +249,16 @@ def against_article(device: Device) -> Html:
         saved = [figure_cell(wall_saved(device, variant, size)) for size in SIZES]
         launched = [launches_saved(device, variant, size).text for size in ("small", "large")]
         rows.append([heading, *launched, *saved])
-    counted = [f"launches at {SIZES[size]:,} tokens" for size in ("small", "large")]
-    head = ["instead of eager", *counted, *(f"time at {tokens:,} tokens" for tokens in SIZES.values())]
-    return table("What each remedy saves; below zero, what it costs", head, rows)
+    counted = [f"launches, {SIZES[size]:,} tokens" for size in ("small", "large")]
+    head = ["remedy", *counted, *(f"time from Python, {tokens:,} tokens" for tokens in SIZES.values())]
+    return table("Savings of each remedy compared with eager: less than zero is a loss", head, rows)
 
 
 def remedy_bars(device: Device, size: str) -> Html:
     """The CPU's time and the time from Python of each remedy."""
     variants = {heading: timed(device, variant, size) for heading, variant in REMEDIES.items()}
     runs = {heading: f"{run.id}[{run.selector}]" for heading, run in variants.items()}
-    caption = f"Eight blocks, {SIZES[size]:,} tokens"
+    caption = f"Time of a step of eight blocks with {SIZES[size]:,} tokens"
     return race_bars(device, runs, caption, kinds=("from_python", "enqueue", "interleaved"))
 
 

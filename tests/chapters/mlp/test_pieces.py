@@ -69,7 +69,7 @@ PIECES: Mapping[str, tuple[Callable[[Device], Html], tuple[str, ...]]] = {
     "forwards": (fused_kernels.forwards, ("compiled, slower kernel", "222 µs", "Liger")),
     "side by side": (captioned(costs.side_by_side), ("AOTDispatcher Runtime Wrapper Prologue", "LigerGELUMulFunction")),
     "opening": (costs.opening, ("1 token", "8,192 tokens", "eager", "compiled")),
-    "new shapes": (fusion.new_shapes, ("dynamic=False first call", "64", "48")),
+    "new shapes": (fusion.new_shapes, ("dynamic=False, compilations", "64", "48")),
     "bought": (costs.bought, ("GPU, interleaved", "GPU, steady", "of eager", "from Python", "relative error")),
     "kernel times": (captioned(costs.kernel_times), ("eager: ", "compiled: ", "Liger: ")),
     "regimes": (captioned(costs.regimes_by_tokens), ("16,384", "compiled: overhead-bound up to")),
