@@ -60,8 +60,8 @@ def layouts(device: Device) -> Html:
     for (name, ratio), point in zip(layout_ratios(device).items(), device[LINEAR].points, strict=True):
         times = (figure_cell(device[each].at(**point.parameters).time()) for each in (LINEAR, PLAIN))
         rows.append([name, *times, figure_cell(ratio)])
-    head = ["M x K x N", "x @ weight.t()", "x @ w", "ratio of x @ w to x @ weight.t()"]
-    return table("Interleaved times of bare products in two layouts", head, rows)
+    head = ["M x K x N", "x @ weight.t()", "x @ w", "x @ w over x @ weight.t()"]
+    return table("Bare products in two layouts, interleaved", head, rows)
 
 
 @claim("D6", at_least(1.02), scope="timing")
@@ -166,8 +166,8 @@ def _probed_rows(columns: Sequence[Samples], prefix: str = "") -> list[list[Cell
 def profiled(device: Device) -> Html:
     """The times of a small step before and after the first profiler session of its process."""
     rows = _probed_rows([device[PROFILED].data[when] for when in ("first", "again", "after")])
-    head = ["timing", "first time", "second time", "third time, after profiling", "third / second time"]
-    return table("Times of a product of 64 x 64 and a sum, in one process", head, rows)
+    head = ["", "before", "before, again", "after", "after over before, again"]
+    return table("A product of 64 x 64 and a sum, in one process", head, rows)
 
 
 def shared(device: Device) -> Html:
@@ -176,9 +176,7 @@ def shared(device: Device) -> Html:
     rows = [
         row for step in data["alone"] for row in _probed_rows([data["alone"][step], data["shared"][step]], f"{step}, ")
     ]
-    return table(
-        "Two steps alone, and next to the neighbor", ["step and timing", "alone", "next to the neighbor", "ratio"], rows
-    )
+    return table("Two steps alone, and with a second process on the GPU", ["", "alone", "shared", "ratio"], rows)
 
 
 def apart(device: Device, step: str, kind: str) -> tuple[Figure, Figure]:
@@ -202,13 +200,8 @@ def processes(device: Device) -> Html:
     for name, step in STEPS.items():
         cells = (figure.text for kind in ("interleaved", "enqueue") for figure in apart(device, step, kind))
         rows.append([name, *cells])
-    head = [
-        "step",
-        *(f"{kind}: between {what}" for kind in ("interleaved", "enqueue") for what in ("processes", "quartiles")),
-    ]
-    return table(
-        "Differences between the medians of three processes, and between the quartiles of one process", head, rows
-    )
+    head = ["", "GPU: processes apart", "quartiles apart", "enqueue: processes apart", "quartiles apart"]
+    return table("Medians of three processes, and quartiles within one", head, rows)
 
 
 FIGURES: Mapping[str, Measure] = {
