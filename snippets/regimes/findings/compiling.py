@@ -107,7 +107,8 @@ def compile_table(device: Device, subject: str) -> Html:
 
 @claim("RG30", equals(True))
 def one_graph(device: Device) -> Figure:
-    """Each mode compiles eight blocks into one graph, and a GeGLU block into one graph, without a graph break."""
+    """Each mode compiles a stack of eight blocks into one graph, and a GeGLU block into one graph, without a graph
+    break."""
     seen = [probed_mode(device, subject, mode) for subject in TITLES for mode in modes(device, subject)]
     is_one = all(each["graphs"] == 1 and not each["breaks"] for each in seen)
     return Figure(is_one, origin=f"{device[run_id(STACK)].origin}; {device[run_id(GEGLU)].origin}")
@@ -115,29 +116,29 @@ def one_graph(device: Device) -> Figure:
 
 @claim("RG31", at_least(5), scope="timing")
 def tuning_over_default(device: Device) -> Figure:
-    """With empty caches, max-autotune-no-cudagraphs takes at least five times as long as the default mode to compile
-    eight blocks."""
+    """With empty caches, max-autotune-no-cudagraphs takes at least five times as long as the default mode to compile a
+    stack of eight blocks."""
     return unpaired_ratio(*(compile_time(device, STACK, mode) for mode in (TUNED, "default")))
 
 
 @claim("RG32", at_most(25), scope="timing")
 def again_share(device: Device) -> Figure:
-    """With full caches, the default mode compiles eight blocks in at most a quarter of the time that it takes with
-    empty caches."""
+    """With full caches, the default mode compiles a stack of eight blocks in at most a quarter of the time that it
+    takes with empty caches."""
     times = again_time(device, STACK, "default"), compile_time(device, STACK, "default")
     return percent(unpaired_ratio(*times))
 
 
 @claim("RG33", at_least(1), scope="timing")
 def default_loses(device: Device) -> Figure:
-    """Timed from Python with 64 tokens, eight blocks take longer in the default mode than in eager mode."""
+    """Timed from Python with 64 tokens, a stack of eight blocks takes longer in the default mode than in eager mode."""
     return over(device, STACK, "default", "eager")
 
 
 @claim("RG34", at_most(0.7), scope="timing")
 def replay_wins(device: Device) -> Figure:
-    """Timed from Python with 64 tokens, eight blocks in the mode reduce-overhead take at most 0.7 of their time in
-    eager mode."""
+    """Timed from Python with 64 tokens, a stack of eight blocks takes at most 0.7 times as long in the mode
+    reduce-overhead as in eager mode."""
     return over(device, STACK, "reduce-overhead", "eager")
 
 

@@ -132,7 +132,7 @@ def tuned_table(device: Device) -> Html:
 
 @claim("RG39", equals(True))
 def equal_guards(device: Device) -> Figure:
-    """At each call of eight blocks, Dynamo checks the same number of guards in all modes."""
+    """At each call of a stack of eight blocks, Dynamo checks the same number of guards in all modes."""
     found = [guards(device, STACK, mode) for mode in modes(device, STACK)]
     return derived(len({figure.value for figure in found}) == 1, *found, display=f"{found[0].text} in each mode")
 
@@ -153,15 +153,15 @@ def slow_clock(device: Device) -> Figure:
 
 @claim("RG63", at_least(1), scope="timing")
 def tuned_on_gpu(device: Device) -> Figure:
-    """With 64 tokens, eight blocks with the products that max-autotune chose are no faster on the GPU than eight blocks
-    in the default mode."""
+    """With 64 tokens, a stack of eight blocks with the products that max-autotune chose takes at least as long on the
+    GPU as in the default mode."""
     return over(device, STACK, TUNED, "default", "interleaved")
 
 
 @claim("RG64", equals(True), scope="this-gpu")
 def choice_varies(device: Device) -> Figure:
-    """With 64 tokens, max-autotune chooses cuBLAS for the second product of eight blocks in one compilation, and a
-    Triton template in another compilation."""
+    """With 64 tokens, max-autotune chooses cuBLAS for the second product of each block in one compilation, and a Triton
+    template in another compilation."""
     found = [down_winner(device, mode) for mode in AUTOTUNED]
     display = f"{found[0].text} without CUDA graphs, {found[1].text} with them"
     return derived({figure.value for figure in found} == {"cuBLAS", "Triton"}, *found, display=display)
