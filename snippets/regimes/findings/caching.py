@@ -70,8 +70,8 @@ def of_copy(device: Device, op: str, tokens: int) -> Figure:
 
 @claim("RG66", at_most(1), scope="timing")
 def slower_than_a_negation(device: Device) -> Figure:
-    """Right after its product and from memory, with 64 to 16,384 tokens, GELU moves its bytes no faster than a negation
-    does."""
+    """With 64 to 16,384 tokens, GELU moves its bytes no faster than a negation does, both right after its product and
+    from memory."""
     return largest(
         *(
             unpaired_ratio(*(op_rate(device, op, tokens, when) for op in ("gelu", "negation")))
@@ -122,7 +122,7 @@ def cache_table(device: Device) -> Html:
         rates = (op_rate(device, op, tokens, when) for op in OPS for when in ("after", "flushed"))
         rows.append([f"{tokens:,}", Figure(gelu_bytes(tokens) / 2, "bytes").text, *map(figure_cell, rates)])
     headings = [f"{name}, {when}" for name in OPS.values() for when in ("right after", "from memory")]
-    caption = f"Rates right after the product and from memory; a large copy: {copy_rate(device).text}"
+    caption = f"Rates right after the product and from memory (a large copy reaches {copy_rate(device).text})"
     return table(caption, ["tokens", "input", *headings], rows)
 
 
@@ -132,52 +132,52 @@ def saved_table(device: Device) -> Html:
         [f"{tokens:,}", figure_cell(as_copy_us(device, tokens)), figure_cell(saved_by_epilogue(device, tokens))]
         for tokens in cache_sizes(device)
     ]
-    head = ["tokens", "GELU's bytes as a large copy", "saved by cuBLAS's epilogue"]
-    return table("What fusing GELU saves", head, rows)
+    head = ["tokens", "time of a large copy of GELU's bytes", "time saved by cuBLAS's epilogue"]
+    return table("Time that fusing GELU saves", head, rows)
 
 
 def step_table(device: Device) -> Html:
     """The Linear alone, and with its GELU in eager's two kernels, in cuBLAS's epilogue and in the chapter's kernel, on
     the GPU."""
-    steps = {"linear": "product alone", "eager": "eager", "epilogue": "cuBLAS's epilogue", "fused": "ours, fused"}
+    steps = {"linear": "product alone", "eager": "eager", "epilogue": "cuBLAS's epilogue", "fused": "fused kernel"}
     rows: list[list[Cell]] = [
         [f"{tokens:,}", *(figure_cell(Figure.from_timing(step_timing(device, tokens, step))) for step in steps)]
         for tokens in cache_sizes(device)
     ]
-    return table("A Linear and its GELU on the GPU, interleaved", ["tokens", *steps.values()], rows)
+    return table("Interleaved times of a Linear and its GELU", ["tokens", *steps.values()], rows)
 
 
 @claim("RG55", at_most(1), scope="timing")
 def gelu_of_copy(device: Device) -> Figure:
-    """Even right after the product that wrote its input, eager's GELU moves its bytes no faster than a large copy, with
-    64 to 16,384 tokens."""
+    """With 64 to 16,384 tokens, eager's GELU moves its bytes no faster than a large copy, even right after the product
+    that wrote its input."""
     return largest(*(of_copy(device, "gelu", tokens) for tokens in cache_sizes(device)))
 
 
 @claim("RG56", at_least(1.1), scope="timing")
 def negation_of_copy(device: Device) -> Figure:
-    """Right after its product with 2048 tokens, a negation moves its bytes at least a tenth faster than a large
-    copy."""
+    """With 2048 tokens, a negation right after the product that wrote its input moves its bytes at least a tenth faster
+    than a large copy."""
     return of_copy(device, "negation", 2048)
 
 
 @claim("RG57", at_least(1.05), scope="timing")
 def cached_at_2048(device: Device) -> Figure:
-    """With 2048 tokens, GELU is at least a twentieth faster right after its product than once the L2 cache holds other
-    data."""
+    """With 2048 tokens, GELU is at least a twentieth faster right after its product than after other data has filled
+    the L2 cache."""
     return cached_over_memory(device, "gelu", 2048)
 
 
 @claim("RG58", between(0.95, 1.05), scope="timing")
 def cached_at_8192(device: Device) -> Figure:
-    """With 8192 tokens, GELU takes the same time, within a twentieth, right after its product and from memory."""
+    """With 8192 tokens, GELU's rate right after its product is within a twentieth of its rate from memory."""
     return cached_over_memory(device, "gelu", 8192)
 
 
 @claim("RG59", at_least(3), scope="timing")
 def saved_over_copy(device: Device) -> Figure:
-    """With 64 tokens, cuBLAS's epilogue saves at least three times as long as a large copy would need for GELU's
-    bytes."""
+    """With 64 tokens, the time that cuBLAS's GELU epilogue saves is at least three times the time of a large copy of
+    GELU's bytes."""
     return unpaired_ratio(saved_by_epilogue(device, 64), as_copy_us(device, 64))
 
 

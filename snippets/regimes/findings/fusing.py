@@ -70,7 +70,9 @@ def opening(device: Device) -> Html:
         }
         for tokens in (1, 1024, 8192)
     }
-    return waiting(device, sizes, "How long you wait for a Linear with GELU, and for whom")
+    return waiting(
+        device, sizes, "A Linear with GELU: the CPU's time, the GPU's time, and the time until the GPU is done"
+    )
 
 
 def layer_table(device: Device) -> Html:
@@ -82,8 +84,16 @@ def layer_table(device: Device) -> Html:
             cells += [figure_cell(layer(device, variant, tokens).time(kind)) for variant in ("eager", "fused")]
             cells.append(figure_cell(fused_over_eager(device, tokens, kind)))
         rows.append(cells)
-    head = ["tokens", "eager, GPU", "fused, GPU", "ratio", "eager, from Python", "fused, from Python", "ratio "]
-    return table("A Linear and its GELU in two kernels and in one", head, rows)
+    head = [
+        "tokens",
+        "eager, GPU",
+        "fused, GPU",
+        "ratio, GPU",
+        "eager, from Python",
+        "fused, from Python",
+        "ratio, from Python",
+    ]
+    return table("Times of a Linear and its GELU: eager's two kernels, and the fused kernel", head, rows)
 
 
 def stack(device: Device, variant: str, tokens: int) -> Run:
@@ -139,7 +149,12 @@ def bias_kernels(device: Device, tokens: int) -> Html:
         for index, kernel in enumerate(run.step.kernels):
             us = run.per_step(partial(_kernel_us, index=index), "us")
             rows.append([heading if index == 0 else "", code(kernel.name), figure_cell(us)])
-    return table(f"Kernels of one forward with {tokens:,} tokens", ["variant", "kernel", "time"], rows, text_columns=2)
+    return table(
+        f"Kernels of one forward of the stack with {tokens:,} tokens",
+        ["variant", "kernel", "time"],
+        rows,
+        text_columns=2,
+    )
 
 
 def bias_times(device: Device) -> Html:
@@ -150,8 +165,8 @@ def bias_times(device: Device) -> Html:
         eager = Figure.from_timing(bias_timing(device, tokens, "eager"))
         ratios = (bias_over_eager(device, tokens, variant) for variant in ("compiled", "written_out"))
         rows.append([f"{tokens:,}", figure_cell(eager), *map(figure_cell, ratios)])
-    head = ["tokens", "eager", "compiled, of eager", "written out and compiled, of eager"]
-    return table("One forward of the stack on the GPU, interleaved", head, rows)
+    head = ["tokens", "eager", "compiled / eager", "written out, compiled / eager"]
+    return table("Interleaved times of one forward of the stack", head, rows)
 
 
 def bias_calls(device: Device, dtype: str, variant: str) -> Figure:
@@ -169,53 +184,54 @@ def calls_table(device: Device) -> Html:
         for heading, variant in (("nn.Linear", "compiled"), ("written out", "written_out"))
     ]
     head = ["type", "source", "calls, in order"]
-    return table(f"What the generated code calls with {FEW} tokens", head, rows, text_columns=3)
+    return table(f"Calls in the generated code with {FEW} tokens", head, rows, text_columns=3)
 
 
 @claim("RG43", at_most(0.9), scope="timing")
 def layer_on_gpu(device: Device) -> Figure:
-    """On the GPU and with 1 to 64 tokens, a Linear and its GELU in one kernel take at most nine tenths of the time of
-    eager's two operators."""
+    """On the GPU and with 1 to 64 tokens, one kernel for a Linear and its GELU takes at most nine tenths of the time of
+    eager's two kernels."""
     return largest(*(fused_over_eager(device, tokens) for tokens in SMALL))
 
 
 @claim("RG44", at_least(1), scope="timing")
 def layer_from_python(device: Device) -> Figure:
-    """From Python and with 1 to 64 tokens, one launch of a Triton kernel takes longer than eager's two operators."""
+    """Timed from Python with 1 to 64 tokens, one launch of the fused Triton kernel takes longer than eager's two
+    operators."""
     return smallest(*(fused_over_eager(device, tokens, "from_python") for tokens in SMALL))
 
 
 @claim("RG45", at_least(1.1), scope="timing")
 def fused_many(device: Device) -> Figure:
-    """With 8192 tokens, the fused kernel takes at least a tenth longer on the GPU than eager's two operators."""
+    """On the GPU and with 8192 tokens, the fused kernel takes at least a tenth longer than eager's two kernels."""
     return fused_over_eager(device, MANY)
 
 
 @claim("RG46", equals("eager product, compiled product, written out, compiled GELU"), scope="this-gpu")
 def bias_moves(device: Device) -> Figure:
-    """In eager and in compiled nn.Linear, the product adds the first bias. If product and sum are written out, GELU's
-    kernel adds it, with 64 tokens and with 8192."""
+    """In the eager stack and in the compiled stack with nn.Linear, the product adds the first bias. If product and sum
+    are written out, GELU's kernel adds the first bias, with 64 tokens and with 8192 tokens."""
     found = [places(device, tokens) for tokens in (FEW, MANY)]
     return derived(" or ".join(dict.fromkeys(figure.text for figure in found)), *found)
 
 
 @claim("RG47", equals("addmm, fused_gelu, addmm; mm, fused_addmm_gelu, addmm"), scope="this-gpu")
 def kept_in_bf16(device: Device) -> Figure:
-    """Inductor leaves the bias of an nn.Linear in the product in bfloat16, and moves it into GELU's kernel in
-    float32."""
+    """In bfloat16, Inductor leaves the bias of an nn.Linear in the product, and in float32, Inductor moves the bias
+    into GELU's kernel."""
     types = [bias_calls(device, dtype, "compiled") for dtype in ("bfloat16", "float32")]
     return derived("; ".join(figure.text for figure in types), *types)
 
 
 @claim("RG48", at_least(1), scope="timing")
 def compiled_over_eager(device: Device) -> Figure:
-    """On the GPU, the compiled stack takes no less time than eager, with 64, 1024 and 8192 tokens."""
+    """On the GPU and with 64, 1024 and 8192 tokens, the compiled stack takes at least as long as the eager stack."""
     return smallest(*(bias_over_eager(device, tokens, "compiled") for tokens in (FEW, 1024, MANY)))
 
 
 @claim("RG49", between(0.97, 1.03), scope="timing")
 def moved_bias(device: Device) -> Figure:
-    """With 8192 tokens, moving the bias out of the product changes the time of the compiled stack by at most 3 %."""
+    """With 8192 tokens, moving the first bias out of the product changes the compiled stack's time by at most 3 %."""
     moved, kept = (bias_timing(device, MANY, variant) for variant in ("written_out", "compiled"))
     return ratio_of_pairs(moved, kept, f"{device['regimes/biases'].origin}, written out over nn.Linear, compiled")
 

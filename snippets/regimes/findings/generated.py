@@ -70,7 +70,7 @@ def generated(device: Device, subject: str) -> Html:
         f'<p>{escape(name)}</p><div class="language-text highlight"><pre><code>{escape(source)}</code></pre></div>'
         for source, name in sources.items()
     )
-    caption = f"What the code calls: {TITLES[subject]}"
+    caption = f"Calls in the generated code: {TITLES[subject]}"
     return Html(table(caption, ["mode", "calls"], rows, text_columns=2) + details("The Triton kernels", listed))
 
 
@@ -79,8 +79,8 @@ def guard_table(device: Device) -> Html:
     texts = probed_mode(device, STACK, "default")["guards"][0]
     rows = [[kind, str(count)] for kind, count in guard_kinds(texts).items()]
     listed = "\n".join(escape(text) for text in texts)
-    fold = details("All of them", f'<div class="language-text highlight"><pre><code>{listed}</code></pre></div>')
-    return Html(table("Guards of the stack's graph", ["they look at", "guards"], rows) + fold)
+    fold = details("All guards", f'<div class="language-text highlight"><pre><code>{listed}</code></pre></div>')
+    return Html(table("Guards of the graph of eight blocks", ["what the guards check", "guards"], rows) + fold)
 
 
 def lookup(device: Device) -> Figure:
@@ -127,12 +127,12 @@ def tuned_table(device: Device) -> Html:
                 cells = [f"{format_value(us, 'us')}, {kernel}" for kernel, us in times]
                 rows.append([title, name, "no" if mode == TUNED else "yes", *cells])
     head = ["module", "product", "CUDA graphs", "fastest of cuBLAS", "fastest of Triton"]
-    return table("What max-autotune timed for each product", head, rows, text_columns=3)
+    return table("The fastest kernels of each product, as max-autotune timed them", head, rows, text_columns=3)
 
 
 @claim("RG39", equals(True))
 def equal_guards(device: Device) -> Figure:
-    """All modes check the same number of guards at each call of eight blocks."""
+    """At each call of a stack of eight blocks, Dynamo checks the same number of guards in all modes."""
     found = [guards(device, STACK, mode) for mode in modes(device, STACK)]
     return derived(len({figure.value for figure in found}) == 1, *found, display=f"{found[0].text} in each mode")
 
@@ -146,22 +146,22 @@ def tuned_over_replay(device: Device, mode: str = TUNED) -> Figure:
 
 @claim("RG41", at_least(1.2), scope="timing")
 def slow_clock(device: Device) -> Figure:
-    """By the clock of max-autotune, cuBLAS's first product with 64 tokens takes at least a fifth longer than in a CUDA
-    graph, in both compilations."""
+    """With 64 tokens, both compilations with max-autotune measure a time for cuBLAS's first product that is at least a
+    fifth longer than its time in a CUDA graph."""
     return smallest(*(tuned_over_replay(device, mode) for mode in AUTOTUNED))
 
 
 @claim("RG63", at_least(1), scope="timing")
 def tuned_on_gpu(device: Device) -> Figure:
-    """With 64 tokens, the products that max-autotune chose make eight blocks no faster on the GPU than the default
-    mode's products do."""
+    """With 64 tokens, a stack of eight blocks with the products that max-autotune chose takes at least as long on the
+    GPU as in the default mode."""
     return over(device, STACK, TUNED, "default", "interleaved")
 
 
 @claim("RG64", equals(True), scope="this-gpu")
 def choice_varies(device: Device) -> Figure:
-    """With 64 tokens, max-autotune chooses cuBLAS for the second product of eight blocks in one compilation, and a
-    template of Triton in another."""
+    """With 64 tokens, max-autotune chooses cuBLAS for the second product of each block in one compilation, and a Triton
+    template in another compilation."""
     found = [down_winner(device, mode) for mode in AUTOTUNED]
     display = f"{found[0].text} without CUDA graphs, {found[1].text} with them"
     return derived({figure.value for figure in found} == {"cuBLAS", "Triton"}, *found, display=display)
@@ -177,7 +177,7 @@ def geglu_winners(device: Device, mode: str) -> Figure:
     chosen = dict(zip(PRODUCTS[GEGLU], map(winner, tuned(device, GEGLU, mode)), strict=True))
     whose = set(chosen.values())
     each = ", ".join(f"{kernel} for {product}" for product, kernel in chosen.items())
-    display = f"{whose.pop()} for both" if len(whose) == 1 else each
+    display = f"{whose.pop()} for both products" if len(whose) == 1 else each
     return Figure(display, origin=f"{device[run_id(GEGLU)].origin}, {mode}")
 
 

@@ -41,11 +41,11 @@ from snippets.regimes.findings.compiling import (
 
 NEVER = "never"
 ADVICE: Mapping[str, str] = {
-    "default": "operators can fuse, you wait for the GPU, and shapes are few",
-    "dynamic": "as the default, but lengths vary from call to call",
-    "reduce-overhead": "you wait for the CPU, and shapes are few",
-    "max-autotune-no-cudagraphs": "you wait for the GPU, for very many calls, and it beats the default in your timing",
-    "max-autotune": "you wait for the CPU, and it beats reduce-overhead in your own timing",
+    "default": "operators can fuse, you wait for the GPU, and the shapes are few",
+    "dynamic": "operators can fuse, you wait for the GPU, and lengths vary from call to call",
+    "reduce-overhead": "you wait for the CPU, and the shapes are few",
+    "max-autotune-no-cudagraphs": "you wait for the GPU, calls are very many, and this mode is faster than the default",
+    "max-autotune": "you wait for the CPU, and this mode is faster than reduce-overhead",
 }
 """Mode -> when to use it."""
 
@@ -69,7 +69,7 @@ def break_even(device: Device, subject: str, mode: str, caches: str = "empty") -
         return Figure(NEVER, origin=origin, conclusive=most <= 0)
     calls = math.ceil(cost.number / gain.number)
     if least <= 0:
-        display, doubt = f"{rounded(calls)} or {NEVER}", "what a call saves may be nothing"
+        display, doubt = f"{rounded(calls)} or {NEVER}", "a call may save no time"
         return Figure(calls, origin=origin, conclusive=False, doubt=doubt, display=display)
     ends = tuple(math.ceil(us / per_call) for us, per_call in zip(cost.bounds, (most, least), strict=True))
     return Figure(calls, spread=(ends[0], ends[1]), origin=origin, display=rounded(calls))
@@ -126,10 +126,10 @@ def pay_table(device: Device, subject: str) -> Html:
         if has_steady(device, subject):
             row += [figure_cell(steady_time(device, variant)), steady_clock(device, variant).text]
         rows.append([*row, None if variant == "eager" else figure_cell(saved(device, subject, variant))])
-    caption, steady = f"One call of {TITLES[subject]}, and what it saves from Python", list[str]()
+    caption, steady = f"Time of one call: {TITLES[subject]}", list[str]()
     if has_steady(device, subject):
-        caption, steady = f"{caption}. Steady: alone for seconds", ["steady", "its clock"]
-    head = ["variant", KINDS["from_python"], KINDS["interleaved"], *steady, "saved by a call"]
+        caption, steady = f"{caption}. Steady: each variant alone for seconds", ["steady", "steady clock"]
+    head = ["variant", KINDS["from_python"], KINDS["interleaved"], *steady, "saved from Python"]
     return table(caption, head, rows)
 
 
@@ -145,8 +145,8 @@ def calls_to_pay(device: Device, subject: str) -> Html:
         ]
         for mode in modes(device, subject)
     ]
-    head = ["mode", "empty caches", "calls, empty", "full caches", "calls, full"]
-    return table(f"Time to compile, and calls until it has paid: {TITLES[subject]}", head, rows)
+    head = ["mode", "time, empty caches", "break-even, empty caches", "time, full caches", "break-even, full caches"]
+    return table(f"Time to compile, and break-even number of calls: {TITLES[subject]}", head, rows)
 
 
 def _pays_cell(pays: Figure) -> Cell:
@@ -164,8 +164,10 @@ def use_when(device: Device) -> Html:
             break_even(device, subject, mode).text if mode in modes(device, subject) else None for subject in TITLES
         )
         rows.append([code(NAMES.get(mode, mode)), advice, *pays])
-    head = ["mode", "use it when", *(f"pays after: {title}" for title in TITLES.values())]
-    return table("Which mode to use, and the calls until it has paid", head, rows, text_columns=2)
+    head = ["mode", "use it when", *(f"break-even: {title}" for title in TITLES.values())]
+    return table(
+        "When to use each mode, and its break-even number of calls with empty caches", head, rows, text_columns=2
+    )
 
 
 def default_pays(device: Device) -> Figure:
@@ -188,26 +190,27 @@ def pays_after(calls: int) -> Band:
 
 @claim("RG35", pays_within(30_000), scope="timing")
 def replay_pays(device: Device) -> Figure:
-    """With 64 tokens, reduce-overhead has paid for compiling eight blocks after fewer than 30,000 calls."""
+    """With 64 tokens, reduce-overhead saves the time of compiling a stack of eight blocks after fewer than 30,000
+    calls."""
     return break_even(device, STACK, "reduce-overhead")
 
 
 @claim("RG36", pays_after(20_000), scope="timing")
 def fusion_pays(device: Device) -> Figure:
-    """With 8192 tokens, the default mode needs at least 20,000 calls to pay for compiling a GeGLU block."""
+    """With 8192 tokens, the default mode needs at least 20,000 calls to save the time of compiling a GeGLU block."""
     return break_even(device, GEGLU, "default")
 
 
 @claim("RG61", at_most(1), scope="timing")
 def steady_over_eager(device: Device) -> Figure:
-    """In a steady timing, too, a GeGLU block with 8192 tokens takes less time in the default mode than eager."""
+    """In steady timing with 8192 tokens, a GeGLU block takes less time in the default mode than in eager mode."""
     return unpaired_ratio(steady_time(device, "default"), steady_time(device, "eager"))
 
 
 @claim("RG62", at_least(95), scope="timing")
 def least_of_limit(device: Device) -> Figure:
-    """In a steady timing, a GeGLU block with 8192 tokens draws at least 95 % of the GPU's power limit, eager and in
-    each mode."""
+    """In steady timing with 8192 tokens, a GeGLU block draws at least 95 % of the GPU's power limit, in eager mode and
+    in each mode of torch.compile."""
     shares = [steady_of_limit(device, variant) for variant in ("eager", *modes(device, GEGLU))]
     return Figure(min(shares), "%", origin=device[run_id(GEGLU)].origin)
 

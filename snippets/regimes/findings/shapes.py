@@ -47,7 +47,7 @@ def shapes_table(device: Device) -> Html:
             cells.append(f"graph {found['graphs'][index]}: {time}" if found["graphs"][index] > before else time)
         rows.append([f"{tokens:,}", *cells])
     head = ["tokens", *(code(name) for name in ASKED.values())]
-    return table("Calls in order; a call that compiled names its graph", head, rows)
+    return table("Times of the calls, in order, and the number of a graph that a call compiled", head, rows)
 
 
 def input_guards(device: Device) -> Html:
@@ -57,7 +57,7 @@ def input_guards(device: Device) -> Html:
         guards_of_graphs = _shapes(device)["asked"][asked]["guards"]
         sizes = sorted(size for texts in guards_of_graphs for size in size_guards(texts))
         rows.append([code(name), Html("<br>".join(map(code, sizes)))])
-    return table("What the graphs demand of the shape of x", ["asked for", "guards"], rows, text_columns=2)
+    return table("Guards on the shape of x", ["setting", "guards"], rows, text_columns=2)
 
 
 def size_guards(texts: Sequence[str]) -> list[str]:
@@ -68,8 +68,8 @@ def size_guards(texts: Sequence[str]) -> list[str]:
 
 @claim("RG42", equals("static 6, automatic 3, dynamic 2"))
 def graphs_of_shapes(device: Device) -> Figure:
-    """Six numbers of tokens, one of them a single token, need six graphs with dynamic=False, three by default, and two
-    with dynamic=True."""
+    """For six numbers of tokens, one of them a single token, Dynamo compiles six graphs with dynamic=False, three
+    graphs by default, and two graphs with dynamic=True."""
     return listed({asked: graphs(device, asked) for asked in ASKED})
 
 
@@ -90,7 +90,7 @@ def replayed_table(device: Device) -> Html:
         for tokens, calls, compiled, recorded in sizes
     ]
     head = ["tokens", "first call", "second call", "third call", "graphs compiled", "CUDA graphs recorded"]
-    return table("The mode reduce-overhead, three calls at each size", head, rows)
+    return table("The mode reduce-overhead: three calls with each number of tokens", head, rows)
 
 
 def recording_over_replay(device: Device) -> Figure:
@@ -103,7 +103,7 @@ def recording_over_replay(device: Device) -> Figure:
 
 @claim("RG65", equals("3 graphs, 6 CUDA graphs"))
 def recorded_graphs(device: Device) -> Figure:
-    """With six numbers of tokens, the mode reduce-overhead records six CUDA graphs, although Dynamo compiles three
+    """For six numbers of tokens, the mode reduce-overhead records six CUDA graphs, although Dynamo compiles three
     graphs."""
     compiled, recorded = (replayed(device)[key][-1] for key in ("graphs", "recorded"))
     return Figure(f"{compiled} graphs, {recorded} CUDA graphs", origin=device["regimes/new_shapes"].origin)

@@ -85,8 +85,16 @@ def tile_table(device: Device, tokens: int) -> Html:
                 format_value(seen["shared_bytes"], "bytes"),
             ]
         )
-    head = ["tile", "time", "programs", "registers", "spilled", "stores, loads in the loop", "shared memory"]
-    return table(f"The kernel with several tiles, {tokens:,} tokens", head, rows, folded=("shared memory",))
+    head = [
+        "tile",
+        "time",
+        "programs",
+        "registers",
+        "spilled registers",
+        "stores and loads in the loop",
+        "shared memory",
+    ]
+    return table(f"The fused kernel with several tiles, {tokens:,} tokens", head, rows, folded=("shared memory",))
 
 
 EXCERPT = 14
@@ -115,7 +123,7 @@ def machine_code(device: Device) -> Html:
     parts = []
     for name in (FITS, SPILLS):
         listing = tiles(device, MANY)[name]["code"]["listing"]
-        parts.append(f"<p>{escape(name)}:</p>{_lines(excerpt(listing))}")
+        parts.append(f"<p>Tile of {escape(name)}:</p>{_lines(excerpt(listing))}")
         parts.append(details(f"All {len(listing)} instructions of this loop", _lines(listing)))
     return Html("".join(parts))
 
@@ -126,22 +134,22 @@ def _lines(texts: Sequence[str]) -> str:
 
 @claim("RG50", equals(True), scope="this-gpu")
 def spills_with_half(device: Device) -> Figure:
-    """A tile of 128x256 fits into the registers of eight warps, and spills with four."""
+    """A tile of 128x256 fits into the registers of eight warps, but spills registers with four warps."""
     fits, spilled = (of_tile(device, MANY, tile, "spills") for tile in (FITS, SPILLS))
     return derived(fits.number == 0 < spilled.number, fits, spilled, display=f"{fits.text} and {spilled.text}")
 
 
 @claim("RG51", at_least(3), scope="timing")
 def spilling_ratio(device: Device) -> Figure:
-    """With 8192 tokens, the tile that spills takes at least three times as long as the same tile with twice the number
-    of threads."""
+    """With 8192 tokens, the kernel with a tile of 128x256 takes at least three times as long with four warps, which
+    spill registers, as with eight warps."""
     return tile_ratio(device, MANY, SPILLS, FITS)
 
 
 @claim("RG52", equals("0 and 0; 128 and 128"), scope="this-gpu")
 def moves_in_loop(device: Device) -> Figure:
-    """The loop of the tile that fits moves no register to memory or back. The loop of the tile that spills stores 128
-    pairs and loads 128 pairs at each step."""
+    """With eight warps, the loop of the 128x256 tile moves no register to memory or back. With four warps, each step of
+    the loop stores 128 pairs of registers and loads 128 pairs of registers."""
     pairs = [[in_loop(device, tile, kind) for kind in ("stores", "loads")] for tile in (FITS, SPILLS)]
     texts = (" and ".join(figure.text for figure in pair) for pair in pairs)
     return derived("; ".join(texts), *(figure for pair in pairs for figure in pair))
@@ -149,7 +157,7 @@ def moves_in_loop(device: Device) -> Figure:
 
 @claim("RG54", equals(0), scope="this-gpu")
 def few_spill_none(device: Device) -> Figure:
-    """With 1 and with 64 tokens, no tile that was tried spills a register."""
+    """With 1 token and with 64 tokens, none of the tiles that we tried spills a register."""
     spilled = [
         of_tile(device, tokens, name, "spills")
         for tokens in (1, FEW)

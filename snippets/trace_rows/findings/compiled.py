@@ -26,7 +26,8 @@ def _in_compiled_graph(op: CpuOp | None) -> bool:
 
 @claim("R19", equals("CompiledFunction in Torch-Compiled Region, CompiledFunctionBackward"))
 def graphs_of_training(device: Device) -> Figure:
-    """A compiled training step calls two graphs: the forward's in the region, the backward's outside of it."""
+    """A compiled training step calls two graphs: the forward graph inside `Torch-Compiled Region`, and the backward
+    graph outside of this region."""
     return device["trace_rows/compiled"].per_step(lambda step: ", ".join(map(_callers, _graphs(step))))
 
 
@@ -56,5 +57,5 @@ compiled_rows = partial(
     rows_of,
     experiment="mlp/compiled",
     patterns=("TorchDynamo*", "Pregraph*", "Torch-Compiled*", "AOTDispatcher*", "## Call*", "aten::mm", "triton*"),
-    caption="A compiled forward",
+    caption="Rows of a compiled forward pass",
 )

@@ -54,23 +54,23 @@ closing_wait = partial(
     events_of,
     experiment="mlp/eager",
     patterns=("ProfilerStep*", "cudaDeviceSynchronize"),
-    caption="Steps, and the wait after them",
+    caption="Three steps, and the profiler's cudaDeviceSynchronize",
 )
 fills = partial(
     events_of,
     experiment="trace_rows/item",
     patterns=("cudaMemsetAsync", "Memset*", "*reduce_kernel*"),
-    caption="Three sums, each with a fill before it",
+    caption="Three sums, each with a Memset before the kernel",
 )
 replays = partial(
     events_of,
     experiment="trace_rows/graph",
     patterns=("aten::*", "cudaGraphLaunch", "Memset*", "nvjet*", "*GeluCUDA*"),
-    caption="Three replays of a graph",
+    caption="Three replays of a CUDA graph",
 )
 requests = partial(
     events_of,
     experiment="matmul_add/unscheduled",
     patterns=("Activity Buffer Request", "ProfilerStep*"),
-    caption="A profile without a schedule: the profiler's row, and five steps",
+    caption="A profile of five steps without a schedule",
 )

@@ -21,13 +21,14 @@ def summed_to_busy(run: Run) -> Figure:
 
 @claim("R2", at_least(1.5), scope="timing")
 def overlapping(device: Device) -> Figure:
-    """Two kernels on two streams add up to at least 1.5 times the time in which the GPU works."""
+    """In a step with kernels on two streams, the kernels' durations add up to at least 1.5 times the time in which the
+    GPU works."""
     return summed_to_busy(device["trace_rows/two_streams"])
 
 
 @claim("R3", equals(2))
 def streams_annotated(device: Device) -> Figure:
-    """An annotation around work on two streams appears twice a step on the GPU, once for each stream."""
+    """In each step, an annotation around work on two streams appears twice on the GPU, once for each stream."""
     run = device["trace_rows/two_streams"]
     spans = [span for span in run.whole.trace.gpu_annotations if span.name == run.label]
     return Figure(len(spans) // len(run.whole.steps), origin=f"{run.origin}, annotations on the GPU a step")
@@ -35,13 +36,13 @@ def streams_annotated(device: Device) -> Figure:
 
 @claim("R8", equals(5))
 def five_copies(device: Device) -> Figure:
-    """All five ways to copy in the example end in `aten::copy_`."""
+    """Five ways to copy a tensor end in five calls of `aten::copy_`."""
     return device["trace_rows/copies"].per_step(lambda step: sum(op.name == "aten::copy_" for op in step.ops))
 
 
 @claim("R21", equals("3 of 3 and 0 of 3"))
 def copying_to(device: Device) -> Figure:
-    """`aten::to` copies where device or type differ, and calls nothing in a step where both fit."""
+    """`aten::to` copies if device or type differ, and copies nothing if device and type are already right."""
     found = [device[f"trace_rows/{name}"].per_step(_copying_to) for name in ("copies", "train")]
     return Figure(" and ".join(figure.text for figure in found), origin="trace_rows/copies and trace_rows/train")
 
@@ -60,7 +61,7 @@ def host_copy_us(step: Step, memory: str) -> float:
 
 @claim("R9", at_least(1.5), scope="timing")
 def pageable_to_pinned(device: Device) -> Figure:
-    """A copy from pageable memory takes at least 1.5 times as long as one from pinned memory."""
+    """A copy from pageable memory takes at least 1.5 times as long as a copy from pinned memory."""
     return device["trace_rows/copies"].per_step(
         lambda step: host_copy_us(step, "Pageable") / host_copy_us(step, "Pinned"), "x"
     )
@@ -68,7 +69,7 @@ def pageable_to_pinned(device: Device) -> Figure:
 
 @claim("R10", equals("aten::sum"))
 def fills(device: Device) -> Figure:
-    """`aten::sum` itself launches the fill of a few bytes before a long sum."""
+    """Before a long sum, `aten::sum` itself launches a Memset of a few bytes."""
     return device["trace_rows/item"].per_step(lambda step: ", ".join(_owner(fill.op) for fill in step.memsets))
 
 
@@ -86,7 +87,7 @@ copy_rows = partial(
     rows_of,
     experiment="trace_rows/copies",
     patterns=("aten::to", "aten::_to_copy", "aten::contiguous", "aten::clone", "aten::copy_"),
-    caption="Five copies, one operator",
+    caption="Five copies in each step, all by aten::copy_",
 )
 both_streams = partial(
     timeline, variants={"two streams": "trace_rows/two_streams"}, caption="Two running sums on two streams"
@@ -100,4 +101,4 @@ def host_copies(device: Device) -> Html:
         [code(copy.name, 60), format_value(copy.duration_us, "us"), format_value(copy.moved_bytes or 0, "bytes")]
         for copy in copies
     ]
-    return table("One matrix, copied twice from the host", ["row", "time", "size"], rows)
+    return table("One matrix, copied from pageable and from pinned memory", ["row", "time", "size"], rows)

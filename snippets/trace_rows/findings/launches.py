@@ -31,14 +31,14 @@ def launch_quartiles(device: Device) -> tuple[float, float, float]:
 
 @claim("R18", at_most(10), scope="timing")
 def median_launch(device: Device) -> Figure:
-    """At the median, a launch takes at most 10 us of the CPU's time."""
+    """The median launch of a step takes at most 10 us of the CPU's time."""
     low, median, high = launch_quartiles(device)
     return Figure(median, "us", (low, high), f"{QUEUE}, median launch")
 
 
 @claim("R4", between(900, 1100), scope="this-gpu")
 def queued(device: Device) -> Figure:
-    """About a thousand launches fit into a stream's queue: the longest launch comes right after them."""
+    """The longest launch comes right after about a thousand launches, which fit into a stream's queue."""
     return Figure(launches(device[QUEUE].step).index(longest_launch(device)), origin=f"{QUEUE}, launches before")
 
 
@@ -50,7 +50,7 @@ def waiting_launch(device: Device) -> Figure:
 
 @claim("R6", at_least(90), scope="timing")
 def buffer_full(device: Device) -> Figure:
-    """A row `Command Buffer Full` covers at least 90 % of the launch that waits."""
+    """A row `Command Buffer Full` covers at least 90 % of the launch that waits for room in the queue."""
     launch = longest_launch(device)
     rows = [span for span in device[QUEUE].whole.trace.overheads if span.name == "Command Buffer Full"]
     inside = math.fsum(_shared_us(row, launch) for row in rows)
@@ -64,7 +64,7 @@ def _shared_us(one: Span, other: Span) -> float:
 
 @claim("R7", equals(True))
 def waits_for_the_sum(device: Device) -> Figure:
-    """`.item()` waits: `cudaStreamSynchronize` ends after the copy of the number to the host has ended."""
+    """In `.item()`, `cudaStreamSynchronize` ends after the copy of the number to the host has ended."""
     run = device["trace_rows/item"]
     return run.per_step(lambda step: _wait(step).end_us >= step.memcpys[-1].end_us)
 
@@ -75,7 +75,7 @@ def _wait(step: Step) -> CudaCall:
 
 @claim("R15", equals(True))
 def launched_by_replay(device: Device) -> Figure:
-    """In a replayed CUDA graph, one `cudaGraphLaunch` puts all kernels on the GPU."""
+    """In a replay of a CUDA graph, one `cudaGraphLaunch` launches all kernels."""
     return device["trace_rows/graph"].per_step(
         lambda step: {kernel.launch and kernel.launch.name for kernel in step.kernels} == {"cudaGraphLaunch"}
     )
@@ -102,7 +102,7 @@ def closing_wait(device: Device) -> Figure:
 
 @claim("R16", equals("0 in the steps, 1 after them"))
 def closing_wait_is_outside(device: Device) -> Figure:
-    """The only `cudaDeviceSynchronize` of the trace comes after the last step: it is the profiler's own."""
+    """The only `cudaDeviceSynchronize` of the trace comes after the last step and is the profiler's own call."""
     trace = device["mlp/eager"].whole.trace
     waits = [call for call in trace.calls if call.name == "cudaDeviceSynchronize"]
     inside = sum(step.start_us <= call.start_us <= step.end_us for call in waits for step in trace.steps)
@@ -112,7 +112,7 @@ def closing_wait_is_outside(device: Device) -> Figure:
 
 @claim("R17", at_least(1.2), scope="timing")
 def first_to_next(device: Device) -> Figure:
-    """The first training step of a process takes the CPU at least 20 % longer than the second."""
+    """The first training step of a process takes the CPU at least 20 % longer than the second training step."""
     first, second, *_ = device["trace_rows/first"].whole.steps
     ratio = (first.end_us - first.start_us) / (second.end_us - second.start_us)
     return Figure(ratio, "x", origin="trace_rows/first, first step over second")

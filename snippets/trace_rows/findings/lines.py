@@ -25,7 +25,10 @@ def lines(device: Device) -> Html:
         for kernel in list(longest.values())[:SHOWN]
     ]
     return table(
-        "Kernels, and who launched them", ["kernel", "operator, module and line", "time"], rows, text_columns=2
+        "The longest kernels, and the line that launched each kernel",
+        ["kernel", "operator, module and line", "time"],
+        rows,
+        text_columns=2,
     )
 
 
@@ -33,9 +36,9 @@ def stopwatch(device: Device) -> Html:
     """The time of a step by the clock, medians: before, during and after profiles in the same process."""
     data = device["capture_faults/overhead"].data
     samples = {
-        "no profile yet": data["before_us"],
-        "under the profiler's defaults": data["samples_us"]["nothing"],
-        "the profiler is off again": data["samples_us"]["without"],
+        "before the first profile": data["before_us"],
+        "with the profiler's defaults": data["samples_us"]["nothing"],
+        "after the profiler has stopped": data["samples_us"]["without"],
     }
     rows: list[Sequence[Cell]] = [[when, format_value(statistics.median(us), "us")] for when, us in samples.items()]
-    return table("A step of short operators, timed by the wall clock", ["in one process", "time of a step"], rows)
+    return table("A step of short operators in one process, timed by the wall clock", ["when", "time of a step"], rows)

@@ -14,7 +14,8 @@ from snippets.trace_rows.findings.averages import rows_of
 
 @claim("R1", at_least(3), scope="timing")
 def total_to_self(device: Device) -> Figure:
-    """The total CPU time of `aten::linear` is at least three times its self time, because it calls other operators."""
+    """The total CPU time of `aten::linear` is at least three times its self time, because `aten::linear` calls other
+    operators."""
     return device["mlp/eager"].per_step(_total_to_self, "x")
 
 
@@ -27,7 +28,7 @@ def _total_to_self(step: Step) -> float:
 
 @claim("R12", equals(True))
 def backward_elsewhere(device: Device) -> Figure:
-    """The rows `autograd::engine::evaluate_function` are on another thread than the forward."""
+    """The rows `autograd::engine::evaluate_function` are on another thread than the forward pass."""
     return device["trace_rows/train"].per_step(_backward_elsewhere)
 
 
@@ -39,14 +40,14 @@ def _backward_elsewhere(step: Step) -> bool:
 
 @claim("R13", at_least(1))
 def freed(device: Device) -> Figure:
-    """With `profile_memory`, some rows have negative bytes, because they freed more than they allocated."""
+    """With `profile_memory`, some rows have negative bytes, because these rows freed more than they allocated."""
     rows = device["trace_rows/memory"].data["rows"]
     return Figure(sum(row["self_bytes"] < 0 for row in rows), origin="trace_rows/memory, rows with negative bytes")
 
 
 @claim("R14", at_least(4))
 def without_gpu(device: Device) -> Figure:
-    """In an eager MLP, at least four of the operators that appear as rows put nothing on the GPU."""
+    """In an eager MLP, at least four of the operators that appear as rows have no GPU time."""
     idle = [row.name for row in key_averages(device["mlp/eager"].whole.trace) if row.is_idle]
     return Figure(len(idle), origin="mlp/eager, operators without GPU time", display=", ".join(sorted(idle)))
 
@@ -55,19 +56,19 @@ self_and_total = partial(
     rows_of,
     experiment="mlp/eager",
     patterns=("ProfilerStep*", "mlp_fwd", "aten::linear", "aten::matmul", "aten::mm"),
-    caption="Each row calls the next",
+    caption="A forward pass: each row calls the row below",
 )
 idle_rows = partial(
     rows_of,
     experiment="mlp/eager",
     patterns=("aten::t", "aten::transpose", "aten::as_strided", "aten::view", "aten::reshape", "aten::_unsafe_view"),
-    caption="Operators that only rewrite metadata",
+    caption="Operators that only change shape and strides",
 )
 training_rows = partial(
     rows_of,
     experiment="trace_rows/train",
     patterns=("autograd::engine*: AddmmBackward0", "AddmmBackward0", "autograd::engine*Accumulate*", "Optimizer*"),
-    caption="Rows of backward and optimizer",
+    caption="Rows of the backward pass and of the optimizer",
 )
 
 
@@ -77,7 +78,7 @@ def memory_rows(device: Device) -> Html:
     rows: list[Sequence[Cell]] = [
         [code(row["name"], 44), _signed(row["self_bytes"]), _signed(row["bytes"]), row["calls"]] for row in data[:6]
     ]
-    return table("Bytes that a row allocated minus bytes that it freed", ["row", "self", "total", "calls"], rows)
+    return table("Allocated bytes minus freed bytes of each row", ["row", "self", "total", "calls"], rows)
 
 
 def _signed(bytes_: int) -> str:

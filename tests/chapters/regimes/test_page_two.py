@@ -108,7 +108,7 @@ def test_whose_products_won_in_each_compilation(device: Device) -> None:
 
     alter(device, "regimes/modes_geglu", change)
     assert generated.geglu_winners(device, TUNED).text == "Triton for gate, cuBLAS for down"
-    assert generated.geglu_winners(device, "max-autotune").text == "cuBLAS for both"
+    assert generated.geglu_winners(device, "max-autotune").text == "cuBLAS for both products"
     assert generated.by_clock(device, GEGLU, 0, TUNED).number == pytest.approx(76.3)
 
 

@@ -87,9 +87,9 @@ def test_kernels_with_their_line() -> None:
 def test_a_step_by_the_clock(device: AlteredDevice) -> None:
     device.data("capture_faults/overhead", before_us=[1.0, 3.0, 2.0], samples_us={"nothing": [9.0], "without": [4.0]})
     assert cells(lines.stopwatch(device)) == [
-        ["no profile yet", "2.00 µs"],
-        ["under the profiler's defaults", "9.00 µs"],
-        ["the profiler is off again", "4.00 µs"],
+        ["before the first profile", "2.00 µs"],
+        ["with the profiler's defaults", "9.00 µs"],
+        ["after the profiler has stopped", "4.00 µs"],
     ]
 
 
