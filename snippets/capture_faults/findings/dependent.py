@@ -15,8 +15,7 @@ BACKWARD = "pingpong_backward_kernel"
 
 @claim("C16", at_least(1.02), scope="this-gpu")
 def counted_twice(device: Device) -> Figure:
-    """In a trace of the fused MLP, the durations of the two kernels add up to at least 2 % more than the time during
-    which a kernel runs."""
+    """In a trace of the fused MLP, the two kernels' durations add up to at least 2 % more than the GPU's busy time."""
     return device["fused_mlp/fused"].per_step(
         lambda step: math.fsum(kernel.duration_us for kernel in step.kernels) / busy_us(step.activities), "x"
     )

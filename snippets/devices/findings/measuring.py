@@ -132,8 +132,8 @@ def _when_shared(device: Device, step: str, kind: str) -> Figure:
 
 @claim("D5", equals("alone: none; shared: large product, small step"), scope="this-gpu")
 def contradicted(device: Device) -> Figure:
-    """If a second process uses the GPU, the kinds of time of both steps contradict each other. Without a second
-    process, neither step's times do."""
+    """The kinds of time of a large product and of a small step contradict each other only if a second process uses the
+    GPU."""
     found = (f"{when}: {', '.join(_contradicted(steps)) or 'none'}" for when, steps in device[SHARED].data.items())
     return Figure("; ".join(found), origin=SHARED)
 

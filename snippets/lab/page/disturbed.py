@@ -46,7 +46,7 @@ def disturbed_banner(recordings: Iterable[Recording]) -> str:
     """The disturbed recordings of a chapter, as the content of a warning; empty without any."""
     runs = {recording.id: recording.disturbed for recording in recordings if recording.disturbed}
     return (
-        "Something else used the GPU, or times contradict each other. Don't trust the times "
+        "Another program used the GPU, or times contradict each other. Don't trust the times "
         f"{' and '.join(f'<span>{group}</span>' for group in _by_reason(runs))}. Claims about these times are "
         "inconclusive."
         if runs

@@ -132,8 +132,8 @@ def addmm_alone(device: Device) -> Figure:
 
 @claim("L7", lambda rows: all(row in rows.text for row in COMPILED_ROWS), source=Source("Part 2", "a few extra rows"))
 def rows_of_compiled(device: Device) -> Figure:
-    """On the CPU lane, the compiled layer has four rows that the eager layer lacks: Dynamo's cache lookup, the compiled
-    region, the prologue of AOTDispatcher, and the call of the compiled graph."""
+    """Only the compiled layer has CPU rows for Dynamo's cache lookup, the compiled region, AOTDispatcher's prologue and
+    the call of the compiled graph."""
 
     def rows(step: Step) -> str:
         names = (op.name for op in step.ops if "aten::" not in op.name)

@@ -63,8 +63,7 @@ def copy_4096(device: Device) -> Figure:
 
 @claim("P44", at_least(95), scope="timing", source=Source("Part 1", "2.03 of 2.04 TB/s, by our arithmetic"))
 def copy_share(device: Device) -> Figure:
-    """At size 4096, the copy of b runs at the full speed of the memory, which means at least 95 % of the rate of a
-    large copy."""
+    """At size 4096, the copy of b runs at the full speed of the memory, at least 95 % of the rate of a large copy."""
     rate, ceiling = of_copy(device, copy_rate, "bytes/s"), device["matmul_add/compiled_4096"].ceiling(COPY).rate
     display = f"{rate.text}; the copy ceiling is {format_value(ceiling, 'bytes/s')}"
     return Figure(100 * rate.number / ceiling, "%", origin=rate.origin, display=display)

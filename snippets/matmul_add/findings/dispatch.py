@@ -229,8 +229,8 @@ def idle_between(device: Device, *experiments: str) -> Figure:
 
 @claim("O-M28", at_least(5), scope="timing")
 def idle_by_item(device: Device) -> Figure:
-    """At size 4096, the GPU idles between the last two kept steps at least five times as long with `.item()` in the
-    step as without it."""
+    """At size 4096, `.item()` in the step makes the GPU idle at least five times as long between the last two kept
+    steps."""
     return unpaired_ratio(idle_between(device, "item_4096"), idle_between(device, *LARGE))
 
 

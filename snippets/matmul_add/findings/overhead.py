@@ -155,8 +155,8 @@ def totals_meet(device: Device) -> Figure:
 
 @claim("O-M1", at_least(3), scope="timing")
 def overhead_bound(device: Device) -> Figure:
-    """On this host, a step at size 64 is overhead-bound: the CPU takes at least three times as long to enqueue the step
-    as the GPU takes to run it."""
+    """On this host, enqueueing a step at size 64 takes the CPU at least three times as long as running the step takes
+    the GPU."""
     return enqueue_to_work(device["matmul_add/eager_64"])
 
 
@@ -199,8 +199,7 @@ def crossings(device: Device) -> Figure:
 
 @claim("O-M6", at_least(10), scope="timing")
 def wait_share_4096(device: Device) -> Figure:
-    """At size 4096, the wait for the GPU at the end of the trace is at least 10 % of the profiler's total of CPU
-    time."""
+    """At size 4096, the final wait for the GPU is at least 10 % of the profiler's total of CPU time."""
 
     def share(run: Run) -> Figure:
         trace = run.whole.trace

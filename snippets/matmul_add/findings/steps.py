@@ -77,8 +77,8 @@ def steps_in_trace(device: Device) -> Figure:
 
 @claim("P6", at_least(3), scope="timing", source=Source("Part 1", "227.757 µs, then 5.521 and 4.488 µs"))
 def first_gap(device: Device) -> Figure:
-    """In a new process, the gap between the starts of matmul_add and of aten::matmul is at least three times as long in
-    step #2 as in the later steps."""
+    """In a new process, the gap before aten::matmul is at least three times as long in step #2 as in the later
+    steps."""
     return of_traces(device, lambda run: first_to_rest(run, gap_us), *COLD)
 
 
@@ -93,8 +93,8 @@ def equal_steps(device: Device) -> Figure:
 
 @claim("O-M7", at_least(1.5), scope="timing")
 def first_gap_warmed(device: Device) -> Figure:
-    """In a process that ran three steps before the profiler, the gap before aten::matmul in step #2 is at least 50 %
-    longer than the longest later gap."""
+    """If three steps ran before the profiler, the gap before aten::matmul in step #2 is at least 50 % longer than any
+    later gap."""
     return of_traces(device, lambda run: first_to_rest(run, gap_us), *WARMED)
 
 
@@ -108,16 +108,16 @@ def without_gpu(device: Device) -> list[tuple[int, bool, Timing, Timing]]:
 
 @claim("O-M23", at_least(1.5), scope="timing")
 def gap_without_gpu(device: Device) -> Figure:
-    """On a CPU without a GPU, the first kept step's gap before aten::matmul is at least 50 % longer than later gaps,
-    after one warm-up step and after fifty."""
+    """Without a GPU, the gap before aten::matmul is at least 50 % longer in the first kept step than later, with one or
+    fifty warm-up steps."""
     ratios = (ratio_of_pairs(first, later) for _, _, first, later in without_gpu(device)[::2])
     return smallest(*ratios)
 
 
 @claim("O-M24", at_most(0.75), scope="timing")
 def gap_without_shapes(device: Device) -> Figure:
-    """On a CPU without a GPU, the first kept step's gap before aten::matmul takes without recorded shapes at most 75 %
-    of the time with recorded shapes."""
+    """Without a GPU, not recording shapes shortens the gap before aten::matmul in the first kept step to at most 75 %
+    of its time."""
     (_, _, recorded, _), (_, _, left_out, _), *_ = without_gpu(device)
     return ratio_of_pairs(left_out, recorded)
 
