@@ -178,7 +178,7 @@ opening = partial(
     waiting, sizes={HEADINGS[shape]: dict(zip(SWEEPS, pair, strict=True)) for shape, pair in PAIRS.items()}
 )
 row_and_matrix = partial(
-    timeline, variants={f"addmm, a {kind} of bias": f"matmul_add/{kind}_bias_64" for kind in ("row", "matrix")}
+    timeline, variants={f"addmm with a {kind} of bias": f"matmul_add/{kind}_bias_64" for kind in ("row", "matrix")}
 )
 both_layers = partial(
     race_bars,
@@ -193,8 +193,8 @@ def biases(device: Device) -> Html:
     rows: list[list[Cell]] = []
     for heading, experiment in {
         "nn.Linear, eager": "linear/eager",
-        "addmm, a row of bias": "matmul_add/row_bias_64",
-        "addmm, a matrix of bias": "matmul_add/matrix_bias_64",
+        "addmm with a row of bias": "matmul_add/row_bias_64",
+        "addmm with a matrix of bias": "matmul_add/matrix_bias_64",
         "compiled matmul + add": "matmul_add/compiled_64",
     }.items():
         run = device[experiment]

@@ -26,7 +26,12 @@ from snippets.lab.page import kernel_bars, race_table, show as show, sweep_table
 from snippets.lab.recording.ceilings import COPY
 from snippets.matmul_add.findings.overhead import PRODUCT_4096, SWEEPS, across, is_unchanged
 
-WAYS = {"Eager": "eager", "Compiled": "compiled", "addmm, b a matrix": "matrix_bias", "addmm, b a row": "row_bias"}
+WAYS = {
+    "Eager": "eager",
+    "Compiled": "compiled",
+    "addmm with a matrix b": "matrix_bias",
+    "addmm with a row b": "row_bias",
+}
 """Way to compute the step -> prefix of its recordings' names."""
 
 
