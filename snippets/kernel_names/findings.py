@@ -32,7 +32,7 @@ SIDE_BY_SIDE: Sequence[tuple[str, str, str, str, int]] = (
         0,
     ),
     (
-        "a Linear, its bias included",
+        "nn.Linear with a bias",
         "Part 2",
         "cutlass_80_wmma_tensorop_bf16_s161616gemm_bf16_32x32_32x1_tn_align8",
         "linear/eager",
@@ -40,8 +40,8 @@ SIDE_BY_SIDE: Sequence[tuple[str, str, str, str, int]] = (
     ),
     ("GeGLU: gate", "Part 2", "ampere_bf16_s16816gemm_bf16_128x128_…_stages_32x5_tn", "mlp/eager", 0),
     ("GeGLU: down", "Part 2", "ampere_bf16_s16816gemm_bf16_128x256_…_stages_64x3_tn", "mlp/eager", -1),
-    ("GELU and the product, compiled", "Part 2", "triton_poi_fused__unsafe_view_gelu_mul_0", "mlp/compiled", 2),
-    ("GELU and the product, Liger's", "Part 2", "_geglu_tanh_forward_kernel", "mlp/liger", 2),
+    ("GELU and the multiplication, compiled", "Part 2", "triton_poi_fused__unsafe_view_gelu_mul_0", "mlp/compiled", 2),
+    ("GELU and the multiplication, by Liger", "Part 2", "_geglu_tanh_forward_kernel", "mlp/liger", 2),
 )
 """Operation; the A100's name from its source, with `…` where the source cuts it; experiment and kernel index here."""
 
@@ -77,14 +77,14 @@ def _token(text: str) -> Html:
 
 def _of_tokens(caption: str, rows: Sequence[Sequence[Cell]]) -> str:
     """A table of tokens; its frame lets long tokens break, so that a phone shows all three columns."""
-    inner = table(caption, ["token", "what it says", "known how"], rows, text_columns=3)
+    inner = table(caption, ["token", "meaning", "evidence"], rows, text_columns=3)
     return f'<div class="kernel-tokens">{inner}</div>'
 
 
 def sources(device: Device) -> Html:
     """The sources behind their short names in the tables of the grammar."""
     rows = list(grammar().sources.items())
-    inner = table("Sources of the names", ["source", "what it is"], rows, text_columns=2)
+    inner = table("Sources for the meanings of names", ["source", "what it is"], rows, text_columns=2)
     return Html(f'<div class="kernel-tokens">{inner}</div>')
 
 
@@ -100,7 +100,7 @@ def tokens(device: Device, experiment: str, *, index: int) -> Html:
     """The tokens of a recorded kernel's name, one by one."""
     kernel = decode_kernel_name(_recorded(device, experiment, index))
     rows = [[_token(token.token), token.meaning, basis(token.basis)] for token in kernel.tokens]
-    return Html(_of_tokens(f"{kernel.short}, token by token", rows))
+    return Html(_of_tokens(f"The tokens of the name {kernel.short}", rows))
 
 
 def side_by_side(device: Device) -> Html:
@@ -115,7 +115,11 @@ def side_by_side(device: Device) -> Html:
     ]
     device_name = device[SIDE_BY_SIDE[0][3]].environment.device
     return table(
-        "The same work, two names", ["", "A100, in the series", device_name], rows, text_columns=3, is_searched=True
+        "One operation, and its kernel's name on two GPUs",
+        ["", "A100, in the series", device_name],
+        rows,
+        text_columns=3,
+        is_searched=True,
     )
 
 
@@ -140,7 +144,7 @@ def recorded_names(device: Device) -> Html:
         for kernel in kernels
     ]
     head = ["kernel, copy or fill", "library", "operation", "recorded in"]
-    return table(f"Every name recorded on {device.short_name}", head, rows, text_columns=4, is_searched=True)
+    return table(f"All names recorded on the {device.short_name}", head, rows, text_columns=4, is_searched=True)
 
 
 def _first_of(experiments: Sequence[str]) -> str:

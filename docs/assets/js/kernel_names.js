@@ -155,7 +155,7 @@
     const table = make("table");
     const head = table.createTHead().insertRow();
     const body = table.createTBody();
-    for (const title of ["token", "what it says", "known how"]) {
+    for (const title of ["token", "meaning", "evidence"]) {
       head.append(make("th", { scope: "col" }, title));
     }
     for (const { token, meaning, basis } of tokens) {

@@ -71,26 +71,28 @@ def counted(device: Device, experiment: str, capture: str, of: str) -> Figure:
 
 @claim("C1", at_least(1.1), scope="timing")
 def defaults_cost(device: Device) -> Figure:
-    """With its defaults, the profiler makes a step of short operators take at least 10 % longer."""
+    """With its default options, the profiler makes a step of short operators take at least 10 % longer."""
     return slowdown(device, "nothing")
 
 
 @claim("C2", at_least(1.25), scope="timing")
 def everything_costs(device: Device) -> Figure:
-    """With shapes, memory, FLOPs and stacks, the profiler makes a step of short operators take at least 25 % longer."""
+    """With the options for shapes, memory, FLOPs and stacks, the profiler makes a step of short operators take at least
+    25 % longer."""
     return slowdown(device, "all")
 
 
 @claim("C3", at_least(1.05), scope="timing")
 def stays_slower(device: Device) -> Figure:
-    """With the profiler off, a step takes at least 5 % longer after the process has profiled than before."""
+    """With the profiler off, a step takes at least 5 % longer after the first profile of its process than before this
+    profile."""
     return slowdown(device, "without", "before")
 
 
 @claim("C4", at_least(1.3), scope="every-gpu")
 def bytes_of_everything(device: Device) -> Figure:
-    """With shapes, memory, FLOPs and stacks, a step takes at least 30 % more bytes in the trace than with the
-    defaults."""
+    """With the options for shapes, memory, FLOPs and stacks, a trace has at least 30 % more bytes per step than with
+    the default options."""
     every, defaults = (step_bytes(device, option).number for option in ("all", "nothing"))
     return Figure(every / defaults, "x", origin="capture_faults/overhead, bytes per step, all over nothing")
 
@@ -109,13 +111,13 @@ def cpu_only(device: Device) -> Figure:
 
 @claim("C7", equals(0))
 def other_thread(device: Device) -> Figure:
-    """A profile has no operator of a thread that started after it."""
+    """A profile has no operator of a thread that started after the profiler."""
     return counted(device, "in_a_thread", "thread", "operators")
 
 
 @claim("C8", equals(True))
 def kernels_of_other_thread(device: Device) -> Figure:
-    """A profile has all kernels, copies and fills of a thread that started after it."""
+    """A profile has all kernels, copies and fills of a thread that started after the profiler."""
     thread, here = (counted(device, "in_a_thread", capture, "gpu") for capture in ("thread", "here"))
     same = 0 < here.number == thread.number
     return Figure(same, origin=thread.origin, display=f"{thread.text} of {here.text} GPU events")
@@ -123,8 +125,8 @@ def kernels_of_other_thread(device: Device) -> Figure:
 
 @claim("C9", equals(True))
 def worker_processes(device: Device) -> Figure:
-    """A profile has no operator of a `DataLoader`'s worker processes. Without workers, it has each of these
-    operators."""
+    """A profile has no operator of a `DataLoader` with worker processes, but has operators of a `DataLoader` without
+    workers."""
     made = device["capture_faults/in_workers"].data["made"]
     (workers,) = (number for number in made if number != "0")
     display = f"{made[workers]} operators, {made['0']} without workers"
@@ -133,8 +135,8 @@ def worker_processes(device: Device) -> Figure:
 
 @claim("C10", equals(True))
 def taken_cupti(device: Device) -> Figure:
-    """While another tool in the process holds CUPTI, a profile has operators and no GPU event. Without the tool, it has
-    both."""
+    """A profile has operators but no GPU events if another tool in the process uses CUPTI, and has both without this
+    tool."""
     return absent_here_alone(device, "second_subscriber", "taken", "alone")
 
 
@@ -147,19 +149,21 @@ def first_to_second(device: Device, name: str) -> Figure:
 
 @claim("C11", at_least(1.2), scope="timing")
 def unwarmed_first(device: Device) -> Figure:
-    """Without warm-up steps in the schedule, the first kept step takes the CPU at least 20 % longer than the second."""
+    """Without warm-up steps in the schedule, the first kept step takes the CPU at least 20 % longer than the second
+    kept step."""
     return first_to_second(device, "unwarmed")
 
 
 @claim("C12", between(0.85, 1.15), scope="timing")
 def warmed_first(device: Device) -> Figure:
-    """After two warm-up steps in the schedule, the first kept step takes as long as the second, within 15 %."""
+    """With two warm-up steps in the schedule, the CPU times of the first and the second kept step differ by at most 15
+    %."""
     return first_to_second(device, "warmed")
 
 
 @claim("C13", equals(0))
 def dropped(device: Device) -> Figure:
-    """No launch of a session's first kept step lacks its GPU event, with or without warm-up steps."""
+    """In the first kept step of a session, every launch has its GPU event, with or without warm-up steps."""
     sessions = [session for listed in device["capture_faults/unwarmed"].data.values() for session in listed]
     launches = sum(session["launches"] for session in sessions)
     missing = sum(session["missing"] for session in sessions)
@@ -169,7 +173,7 @@ def dropped(device: Device) -> Figure:
 
 @claim("C14", between(0.9, 1.1), scope="every-gpu")
 def size_grows(device: Device) -> Figure:
-    """A trace of ten times as many steps is ten times as large, within 10 %."""
+    """If a trace has ten times as many steps, its file has ten times as many bytes, within 10 %."""
     (_, few, many) = device["capture_faults/huge"].data["traces"]
     ratio = many["bytes"] / many["steps"] / (few["bytes"] / few["steps"])
     return Figure(ratio, "x", origin="capture_faults/huge, bytes per step")
@@ -177,7 +181,7 @@ def size_grows(device: Device) -> Figure:
 
 @claim("C15", at_most(0.05), scope="every-gpu")
 def kernels_by_operator(device: Device) -> Figure:
-    """In a replayed CUDA graph, at most one kernel in twenty has an operator above its launch."""
+    """In the trace of a replayed CUDA graph, at most 5 % of the kernels have an operator above their launch."""
     step = device["trace_rows/graph"].step
     share = sum(kernel.op is not None and not kernel.op.is_annotation for kernel in step.kernels) / len(step.kernels)
     return Figure(
@@ -197,15 +201,15 @@ FIGURES = {
 def cost_of_options(device: Device) -> Html:
     """Time and file size of a step under each option of the profiler."""
     rows: list[Sequence[Cell]] = [
-        ["no profiler, before any", figure_cell(step_time(device, "before")), None, None],
+        ["no profiler, before the first profile", figure_cell(step_time(device, "before")), None, None],
         ["no profiler, between profiles", figure_cell(step_time(device, "without")), None, None],
     ]
     for option, written in OPTIONS.items():
         heading = code(written) if "=" in written else written
         size = format_value(step_bytes(device, option).number, "bytes")
         rows.append([heading, figure_cell(step_time(device, option)), slowdown(device, option).text, size])
-    head = ["profiler", "time of a step", "over no profiler", "trace, a step"]
-    return table("What each option costs a step of short operators", head, rows)
+    head = ["options", "time of a step", "over the time without a profiler", "bytes of the trace per step"]
+    return table("Time of a step of short operators, by option of the profiler", head, rows)
 
 
 def what_is_there(device: Device, experiment: str, captures: Mapping[str, str], caption: str) -> Html:
@@ -221,19 +225,21 @@ def what_is_there(device: Device, experiment: str, captures: Mapping[str, str], 
 def forgotten(device: Device) -> Html:
     """The steps that a schedule keeps without and with `prof.step()`."""
     captures = {"forgotten": "without prof.step()", "ended": "with prof.step()"}
-    return what_is_there(device, "forgotten_step", captures, "Five steps under a schedule that keeps three")
+    return what_is_there(
+        device, "forgotten_step", captures, "Events of five steps, with a schedule that keeps three steps"
+    )
 
 
 def activities(device: Device) -> Html:
     """The events that the CPU's activities alone record."""
     captures = {"cpu_only": "activities=[CPU]", "everything": "all activities, the default"}
-    return what_is_there(device, "cpu_only", captures, "One step, by activities")
+    return what_is_there(device, "cpu_only", captures, "Events of one step, by recorded activities")
 
 
 def threads(device: Device) -> Html:
     """A step in a new thread and in the thread that profiles."""
     captures = {"thread": "step in a new thread", "here": "step in the thread that profiles"}
-    return what_is_there(device, "in_a_thread", captures, "One step, by thread")
+    return what_is_there(device, "in_a_thread", captures, "Events of one step, by thread")
 
 
 def subscribers(device: Device) -> Html:
@@ -241,9 +247,14 @@ def subscribers(device: Device) -> Html:
     data = device["capture_faults/second_subscriber"].data
     rows: list[Sequence[Cell]] = [
         [heading, data[name]["said"][0] if data[name]["said"] else None, data[name]["operators"], data[name]["gpu"]]
-        for name, heading in {"alone": "CUPTI is free", "taken": "another tool holds CUPTI"}.items()
+        for name, heading in {"alone": "CUPTI is free", "taken": "another tool uses CUPTI"}.items()
     ]
-    return table("Four products", ["capture", "on the error stream", "operators", "GPU events"], rows, text_columns=2)
+    return table(
+        "Events of four matrix products",
+        ["capture", "on the error stream", "operators", "GPU events"],
+        rows,
+        text_columns=2,
+    )
 
 
 def first_steps(device: Device) -> Html:
@@ -253,7 +264,7 @@ def first_steps(device: Device) -> Html:
     for name, heading in {"unwarmed": "warmup=0", "warmed": "warmup=2"}.items():
         times = [quartiles([each[key] for each in data[name]], "us", "") for key in ("first_us", "second_us")]
         rows.append([code(heading), *map(figure_cell, times), first_to_second(device, name).text])
-    return table("CPU time of kept steps", ["schedule", "first", "second", "first over second"], rows)
+    return table("CPU times of two kept steps", ["schedule", "first step", "second step", "first over second"], rows)
 
 
 def sizes(device: Device) -> Html:
@@ -267,9 +278,11 @@ def sizes(device: Device) -> Html:
         ]
         for each in device["capture_faults/huge"].data["traces"]
     ]
-    return table("A step of short operators, with shapes and stacks", ["steps", "events", "file", "export"], rows)
+    return table("Size of a trace with shapes and stacks", ["steps", "events", "file size", "time to export"], rows)
 
 
 replayed = partial(
-    timeline, variants={"replayed": "trace_rows/graph"}, caption="One call, and the kernels of a forward"
+    timeline,
+    variants={"replayed": "trace_rows/graph"},
+    caption="A replayed CUDA graph: one call, and the kernels of a forward",
 )

@@ -15,7 +15,7 @@ BACKWARD = "pingpong_backward_kernel"
 
 @claim("C16", at_least(1.02), scope="this-gpu")
 def counted_twice(device: Device) -> Figure:
-    """In a trace, the durations of the fused MLP's two kernels add up to at least 2 % more than both take together."""
+    """In a trace of the fused MLP, the two kernels' durations add up to at least 2 % more than the GPU's busy time."""
     return device["fused_mlp/fused"].per_step(
         lambda step: math.fsum(kernel.duration_us for kernel in step.kernels) / busy_us(step.activities), "x"
     )
@@ -30,7 +30,7 @@ def second_starts(device: Device) -> Figure:
 
     late = device["fused_mlp/fused"].per_step(late_us, "us")
     length = format_value(abs(late.number), "us")
-    where = f"{length} before the first ends" if late.number < 0 else f"{length} after the first has ended"
+    where = f"{length} before the first kernel ends" if late.number < 0 else f"{length} after the first kernel ends"
     return replace(late, display=where)
 
 
@@ -50,5 +50,5 @@ def early_when_recomputing(device: Device) -> Figure:
 early_launch = partial(
     timeline,
     variants={"our forward": "fused_mlp/fused"},
-    caption="Our forward's two kernels, and where the second starts",
+    caption="The two kernels of our forward, and when the second kernel starts",
 )

@@ -10,7 +10,7 @@ from kinetoscope.trace.events import Trace
 from snippets.lab.finding import Device
 from snippets.lab.page import show as show
 
-HEAD = ["trace", "warning", "what it saw", "cure"]
+HEAD = ["trace", "warning", "what doctor saw", "cure"]
 LOST = 12
 """Kernels that are removed from the start of a trace."""
 EXAMINED = {
@@ -30,7 +30,7 @@ def doctor(device: Device) -> Html:
         rows += [[words, check.name, check.seen, check.cure] for check in checks]
         if not checks:
             rows.append([words, "nothing", None, None])
-    return table("What doctor says", HEAD, rows, text_columns=4)
+    return table("Warnings of doctor about some traces", HEAD, rows, text_columns=4)
 
 
 def without_first_kernels(trace: Trace, count: int) -> Trace:
@@ -48,4 +48,4 @@ def doctor_of_lost(device: Device) -> Html:
         if check := check_dropped(shown):
             rows.append([words, check.status, check.seen, check.cure or None])
     head = ["a training step", "status", *HEAD[2:]]
-    return table("What doctor says of dropped kernels", head, rows, text_columns=4)
+    return table("Output of doctor about lost kernels", head, rows, text_columns=4)

@@ -20,16 +20,16 @@ from snippets.lab.recording.schema import Environment
 
 COMPARED = {
     "a copy of one gibibyte": "devices.copy.interleaved_us",
-    "scaling the scores of attention, in its trace": "attention.scale_us",
-    "one new query, cuDNN": "attention.decode_cudnn.interleaved_us",
+    "attention: scaling the scores, in a trace": "attention.scale_us",
+    "attention of one new query, cuDNN": "attention.decode_cudnn.interleaved_us",
     "attention, compiled": "attention.compiled.interleaved_us",
-    "attention, written out": "attention.naive.interleaved_us",
+    "attention in plain operators": "attention.naive.interleaved_us",
     "an MLP": "mlp.eager.interleaved_us",
-    "masking the scores of attention, in its trace": "attention.mask_us",
+    "attention: masking the scores, in a trace": "attention.mask_us",
     "matmul + add, 4096": "matmul_add.eager_4096.interleaved_us",
     "attention, cuDNN": "attention.cudnn.interleaved_us",
     "a product of 8192 x 8192 x 8192": "devices.matmul.interleaved_us",
-    "one new query, efficient": "attention.decode_efficient.interleaved_us",
+    "attention of one new query, efficient": "attention.decode_efficient.interleaved_us",
     "a linear layer": "linear.eager.interleaved_us",
 }
 """Step -> the figure with its GPU time."""
@@ -73,7 +73,7 @@ def circumstances(device: Device) -> Html:
             left_out.append(str(error))
     rows = list(zip(["", *OF_LATEST, *OF_SESSIONS], *columns, strict=True))
     shown = [row for row in rows[1:] if row[0] not in OF_SEVERAL or any(row[1:])]
-    return Html(table("Recorded devices", rows[0], shown) + note(" ".join(left_out)))
+    return Html(table("Recorded devices, with versions and settings", rows[0], shown) + note(" ".join(left_out)))
 
 
 OF_LATEST: Mapping[str, Callable[[Environment], Cell]] = {
@@ -129,7 +129,9 @@ def recorded_chapters(device: Device) -> Html:
             page = findings(chapter).page
             address = "../" if page == "index" else f"../{page}/"
             rows.append([Html(f'<a href="{address}">{chapter}</a>'), *(count or None for count in counts)])
-    return table("Recorded experiments by chapter", ["chapter", *(each.short_name for each in devices)], rows)
+    return table(
+        "Number of recorded experiments, by chapter", ["chapter", *(each.short_name for each in devices)], rows
+    )
 
 
 def ceilings(device: Device) -> Html:
@@ -149,7 +151,7 @@ def ceilings(device: Device) -> Html:
         bounds = (statistics.median(values), min(values), max(values))
         rows.append([name, *(format_value(value, units[name]) for value in bounds), len(values)])
     head = ["ceiling", "median", "lowest session", "highest session", "sessions"]
-    return table(f"Ceilings of {sessions_of(device.root, device.name)[-1].device}", head, rows)
+    return table(f"Ceilings of the {sessions_of(device.root, device.name)[-1].device}", head, rows)
 
 
 def _sizes(name: str) -> tuple[int, ...]:

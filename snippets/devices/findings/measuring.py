@@ -29,13 +29,14 @@ KINDS = {"interleaved": "interleaved", "cold": "cold", "from_python": "from Pyth
 
 @claim("D1", at_least(1.1), scope="timing")
 def copy_in_graph_over_stream(device: Device) -> Figure:
-    """A large device-to-device copy takes longer as a node of a CUDA graph than in the stream."""
+    """A large device-to-device copy takes at least 10 % longer as a node of a CUDA graph than as a call in a stream."""
     return paired_ratio(device["devices/copy_in_graph"], device["devices/copy"])
 
 
 @claim("D2", at_least(1.05), scope="timing")
 def random_over_ones(device: Device) -> Figure:
-    """By steady time, a large product of random numbers takes at least 5 % longer than a product of ones."""
+    """In steady timing, a large product of random numbers takes at least 5 % longer than an equally large product of
+    ones."""
     return paired_ratio(device[NUMBERS["random"]], device[NUMBERS["ones"]], "steady")
 
 
@@ -61,12 +62,13 @@ def layouts(device: Device) -> Html:
         times = (figure_cell(device[each].at(**point.parameters).time()) for each in (LINEAR, PLAIN))
         rows.append([name, *times, figure_cell(ratio)])
     head = ["M x K x N", "x @ weight.t()", "x @ w", "x @ w over x @ weight.t()"]
-    return table("Bare products in two layouts, interleaved", head, rows)
+    return table("Products alone in two layouts, in interleaved timing", head, rows)
 
 
 @claim("D6", at_least(1.02), scope="timing")
 def share_steady_over_interleaved(device: Device) -> Figure:
-    """Steady, the fused forward's share of the compiled forward's time is at least 2 % larger than interleaved."""
+    """The ratio of the fused forward's time to the compiled forward's time is at least 2 % larger in steady timing than
+    in interleaved timing."""
     steady, interleaved = (_ours_over_compiled(device, kind) for kind in ("steady", "interleaved"))
     ratios = [a / b for a, b in zip(*(_shares(device, kind) for kind in ("steady", "interleaved")), strict=True)]
     return replace(unpaired_ratio(steady, interleaved), spread=(min(ratios), max(ratios)))
@@ -84,8 +86,8 @@ def _ours_over_compiled(device: Device, kind: str) -> Figure:
 
 @claim("D3", at_least(1.05), scope="timing")
 def enqueue_beyond_drift(device: Device) -> Figure:
-    """After a process's first profile, enqueueing a small step takes at least 5 % longer than its earlier drift
-    explains."""
+    """After the first profile of a process, enqueueing a small step takes at least 5 % longer than the drift before the
+    profile explains."""
     return unpaired_ratio(enqueue_after_profiling(device), enqueue_drift(device))
 
 
@@ -101,20 +103,22 @@ def enqueue_drift(device: Device) -> Figure:
 
 @claim("D4", at_least(2), scope="timing")
 def from_python_when_shared(device: Device) -> Figure:
-    """With a neighbor on the GPU, a large product and a small step each take at least twice as long from Python."""
+    """If a second process uses the GPU, a large product and a small step each take at least twice as long, timed from
+    Python."""
     return smallest(*(_when_shared(device, step, "from_python") for step in device[SHARED].data["alone"]))
 
 
 @claim("D7", at_most(1.25), scope="timing")
 def cold_when_shared(device: Device) -> Figure:
-    """With a neighbor on the GPU, a large product and a small step each take at most a quarter longer cold."""
+    """If a second process uses the GPU, a large product and a small step each take at most 25 % longer in cold
+    timing."""
     return largest(*(_when_shared(device, step, "cold") for step in device[SHARED].data["alone"]))
 
 
 @claim("D8", at_most(1.05), scope="timing")
 def range_when_shared(device: Device) -> Figure:
-    """With a neighbor on the GPU, the largest interleaved sample of a large product is at most 5 % longer than the
-    smallest."""
+    """If a second process uses the GPU, the longest interleaved sample of a large product is at most 5 % longer than
+    the shortest sample."""
     timing = Timing.from_samples(device[SHARED].data["shared"]["large product"]["interleaved"])
     whole, *parts = (max(samples_us) / min(samples_us) for samples_us in (timing.samples_us, *timing.parts))
     return Figure(whole, "x", (min(parts), whole), f"{SHARED}, the largest sample over the smallest")
@@ -128,7 +132,8 @@ def _when_shared(device: Device, step: str, kind: str) -> Figure:
 
 @claim("D5", equals("alone: none; shared: large product, small step"), scope="this-gpu")
 def contradicted(device: Device) -> Figure:
-    """With a neighbor on the GPU, the times of both steps contradict each other; alone, the times of neither do."""
+    """The kinds of time of a large product and of a small step contradict each other only if a second process uses the
+    GPU."""
     found = (f"{when}: {', '.join(_contradicted(steps)) or 'none'}" for when, steps in device[SHARED].data.items())
     return Figure("; ".join(found), origin=SHARED)
 
@@ -166,8 +171,8 @@ def _probed_rows(columns: Sequence[Samples], prefix: str = "") -> list[list[Cell
 def profiled(device: Device) -> Html:
     """The times of a small step before and after the first profiler session of its process."""
     rows = _probed_rows([device[PROFILED].data[when] for when in ("first", "again", "after")])
-    head = ["", "before", "before, again", "after", "after over before, again"]
-    return table("A product of 64 x 64 and a sum, in one process", head, rows)
+    head = ["kind of time", "before the profile", "before, again", "after the profile", "after over before, again"]
+    return table("Times of a small step before and after a profile, in one process", head, rows)
 
 
 def shared(device: Device) -> Html:
@@ -176,7 +181,11 @@ def shared(device: Device) -> Html:
     rows = [
         row for step in data["alone"] for row in _probed_rows([data["alone"][step], data["shared"][step]], f"{step}, ")
     ]
-    return table("Two steps alone, and with a second process on the GPU", ["", "alone", "shared", "ratio"], rows)
+    return table(
+        "Two steps alone, and with a second process on the GPU",
+        ["step and kind of time", "alone", "shared", "shared over alone"],
+        rows,
+    )
 
 
 def apart(device: Device, step: str, kind: str) -> tuple[Figure, Figure]:
@@ -200,8 +209,8 @@ def processes(device: Device) -> Html:
     for name, step in STEPS.items():
         cells = (figure.text for kind in ("interleaved", "enqueue") for figure in apart(device, step, kind))
         rows.append([name, *cells])
-    head = ["", "GPU: processes apart", "quartiles apart", "enqueue: processes apart", "quartiles apart"]
-    return table("Medians of three processes, and quartiles within one", head, rows)
+    head = ["step", "GPU: processes apart", "quartiles apart", "enqueue: processes apart", "quartiles apart"]
+    return table("How far medians of three processes, and quartiles within one process, are apart", head, rows)
 
 
 FIGURES: Mapping[str, Measure] = {

@@ -19,6 +19,11 @@ SAID = " was disturbed: "
 """In the text of a figure or a verdict."""
 BANNER = '<div class="disturbed-banner">'
 _BANNER = re.compile(rf"{BANNER}.*?</p></div></div>", re.DOTALL)
+_GROUP = re.compile(r"<span>of (.*?)( \(.*?\))</span>")
+_GROUPS = re.compile(rf"{_GROUP.pattern}(?: and {_GROUP.pattern})*")
+_LINE = re.compile(rf"{LINE}.*?</p>")
+_NAME = re.compile(r'<code(?: title="|>)([\w/]+)')
+_SAID = re.compile(rf"([\w/]+)(?:\[[^]]*\])?{SAID}")
 
 
 def disturbed_runs(device: Noted) -> dict[str, str]:
@@ -41,23 +46,38 @@ def disturbed_banner(recordings: Iterable[Recording]) -> str:
     """The disturbed recordings of a chapter, as the content of a warning; empty without any."""
     runs = {recording.id: recording.disturbed for recording in recordings if recording.disturbed}
     return (
-        f"Something else used the GPU, or times contradict each other. Don't trust {_listed(runs)}. Claims about these "
-        "times are inconclusive."
+        "Another program used the GPU, or times contradict each other. Don't trust the times "
+        f"{' and '.join(f'<span>{group}</span>' for group in _by_reason(runs))}. Claims about these times are "
+        "inconclusive."
         if runs
         else ""
     )
 
 
-def without_idle_banner(page: str) -> str:
-    """A page's HTML, without the banner if nothing on the page reads a disturbed recording: a chapter has several
-    pages."""
-    return page if LINE in page or SAID in page else _BANNER.sub("", page)
+def with_banners_of_shown(page: str) -> str:
+    """A page's HTML, with only those recordings in its banner that the page itself reads, since a chapter has several
+    pages. Without any the banner goes."""
+    shown = {name for line in _LINE.findall(page) for name in _NAME.findall(line)} | set(_SAID.findall(page))
+
+    def of_shown(match: re.Match[str]) -> str:
+        groups = [
+            f"<span>of {', '.join(kept)}{reason}</span>"
+            for names, reason in _GROUP.findall(match[0])
+            if (kept := [name for name in names.split(", ") if set(_NAME.findall(name)) & shown])
+        ]
+        return _GROUPS.sub(lambda _: " and ".join(groups), match[0]) if groups else ""
+
+    return _BANNER.sub(of_shown, page)
 
 
 def _listed(runs: Mapping[str, str]) -> Html:
     """`the times of a, b (reason) and of c (reason)`: experiments by reason."""
+    return Html(f"the times {' and '.join(_by_reason(runs))}")
+
+
+def _by_reason(runs: Mapping[str, str]) -> list[str]:
+    """`of a, b (reason)`, for each reason."""
     by_reason: dict[str, list[str]] = {}
     for name, reason in runs.items():
         by_reason.setdefault(reason, []).append(code(name))
-    texts = [f"of {', '.join(names)} ({escape(reason)})" for reason, names in by_reason.items()]
-    return Html(f"the times {' and '.join(texts)}")
+    return [f"of {', '.join(names)} ({escape(reason)})" for reason, names in by_reason.items()]

@@ -6,8 +6,8 @@ what the page asks. It adds the list of claims to each section, and gives the la
 links of headings to themselves, which the contents of a page repeat, are no stops of the Tab key. It takes the marks of
 names and signs off shown code, since they were three of four elements of it, and have the color of its text, and marks
 the lines of code that a narrow screen wraps. It numbers the popovers of kernel names, whose ids come from the names.
-Figures of ranks share patterns, which stand once at the top of their page. The banner of disturbed recordings goes
-where the page shows none of them.
+Figures of ranks share patterns, which stand once at the top of their page. The banner of disturbed recordings
+keeps those that the page shows.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from markdown import Extension, Markdown
 from markdown.postprocessors import Postprocessor
 
 from kinetoscope.report.rank_drawing import PATTERNS
-from snippets.lab.page.disturbed import without_idle_banner
+from snippets.lab.page.disturbed import with_banners_of_shown
 from snippets.lab.page.hanging import with_hanging_lines
 from snippets.lab.page.kept import keep, look
 from snippets.lab.page.sections import with_claims
@@ -57,7 +57,7 @@ class _Last(Postprocessor):  # type: ignore[misc]
         for start in (CODE, QUESTION):
             text = text.replace(f"{start}>", f"{start} data-search-exclude>")
         text = text.replace(IN_YOUR_TRACE, IN_YOUR_TRACE.replace("<p>", '<p class="in-your-trace">'))
-        text = with_claims(_explained_once(without_idle_banner(text)))
+        text = with_claims(_explained_once(with_banners_of_shown(text)))
         if RANKS in text:
             text = f"{PATTERNS}{text}"
         keep()

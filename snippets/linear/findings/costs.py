@@ -37,20 +37,20 @@ MATMULS = ("linear/eager", "linear/eager_wide", "matmul_add/eager_64", "matmul_a
 
 @claim("O-L1", equals(True), scope="this-gpu")
 def same_wide_kernel(device: Device) -> Figure:
-    """At 64x1024→4096, too, nn.Linear runs one kernel, the same eager and compiled."""
+    """With 64 rows of 1024 to 4096 numbers, nn.Linear runs one kernel, the same eager and compiled."""
     return one_and_the_same(device["linear/eager_wide"], device["linear/compiled_wide"])
 
 
 @claim("O-L2", equals(False), scope="this-gpu")
 def same_at_both_shapes(device: Device) -> Figure:
-    """nn.Linear runs different kernels at 1024x32→64 and at 64x1024→4096."""
+    """nn.Linear runs different kernels for 1024 rows of 32 to 64 numbers and for 64 rows of 1024 to 4096 numbers."""
     return same_work(device["linear/eager"], device["linear/eager_wide"])
 
 
 @claim("O-L3", matches("[^,+]*Launch[^,+]*"), scope="this-gpu")
 def cuda_calls(device: Device) -> Figure:
-    """A forward of nn.Linear makes one CUDA call, the launch, eager or compiled and at either shape. It makes no
-    occupancy query."""
+    """A forward of nn.Linear makes one CUDA call, the launch, and no occupancy query, eager or compiled, at both
+    shapes."""
     calls = [device[layer].per_step(lambda step: " + ".join(call.name for call in step.calls)) for layer in LAYERS]
     kinds = ", ".join(dict.fromkeys(figure.text for figure in calls))
     return derived(kinds, *calls, display=f"{kinds}, in all {len(calls)} variants")
@@ -70,22 +70,22 @@ def deciding(figures: Mapping[str, Figure], value: float) -> Figure:
 
 @claim("O-L4", at_least(1.2), scope="timing")
 def dearer_calls(device: Device) -> Figure:
-    """Compiling nn.Linear makes each call cost at least a fifth more CPU time, at both shapes."""
+    """At both shapes, a call of the compiled nn.Linear takes the CPU at least 20 % longer than an eager call."""
     ratios = {shape: compiled_to_eager(device, shape, "enqueue") for shape in PAIRS}
     return deciding(ratios, min(ratio.number for ratio in ratios.values()))
 
 
 @claim("O-L5", between(0.9, 1.1), scope="timing")
 def same_gpu_time(device: Device) -> Figure:
-    """Compiling nn.Linear changes its time on the GPU by less than a tenth, at both shapes."""
+    """At both shapes, compiling nn.Linear changes its GPU time by at most 10 %."""
     ratios = {shape: compiled_to_eager(device, shape, "interleaved") for shape in PAIRS}
     return deciding(ratios, max((ratio.number for ratio in ratios.values()), key=lambda number: abs(number - 1)))
 
 
 @claim("O-L6", at_least(2), scope="timing")
 def overhead_bound(device: Device) -> Figure:
-    """On this host, nn.Linear is overhead-bound at both shapes, eager and compiled: the CPU takes at least twice as
-    long to enqueue a call as the GPU to run it."""
+    """On this host, nn.Linear is overhead-bound at both shapes, eager and compiled: enqueueing a call takes the CPU at
+    least twice its GPU time."""
     ratios = {experiment: ratio_of_kinds(device[experiment], "enqueue") for experiment in LAYERS}
     return deciding(ratios, min(ratio.number for ratio in ratios.values()))
 
@@ -99,8 +99,8 @@ def matmuls(run: Run) -> list[tuple[tuple[int, ...], tuple[int, ...], str]]:
 
 @claim("O-L7", equals(True), scope="this-gpu")
 def first_letters(device: Device) -> Figure:
-    """The letters that end an nvjet name begin with T where the second factor is a transposed view, and with N where it
-    is not."""
+    """The three letters at the end of an nvjet name begin with T if the second factor is a transposed view, and
+    otherwise with N."""
     pairs = [(strides[0] == 1, ending(name)[:1]) for run in MATMULS for _, strides, name in matmuls(device[run])]
     fits, views = sum(letter == ("T" if view else "N") for view, letter in pairs), sum(view for view, _ in pairs)
     display = f"{fits} of {len(pairs)} products, {views} of them with a transposed view"
@@ -109,13 +109,13 @@ def first_letters(device: Device) -> Figure:
 
 @claim("O-L8", at_least(1.2), scope="timing")
 def matrix_to_row(device: Device) -> Figure:
-    """At size 64, addmm takes at least a fifth longer on the GPU with a matrix of bias than with a row of it."""
+    """At size 64, aten::addmm takes the GPU at least 20 % longer with a matrix of bias than with a row of bias."""
     return paired_ratio(device["matmul_add/matrix_bias_64"], device["matmul_add/row_bias_64"])
 
 
 @claim("O-L9", at_most(1.2), scope="timing")
 def sixty_four_rows(device: Device) -> Figure:
-    """The wide layer takes the GPU less than a fifth longer with 64 rows than with one."""
+    """The wide layer takes the GPU at most 20 % longer with 64 rows than with one row."""
     many, single = (device[f"linear/sweep_eager[batch={rows}]"].time() for rows in (64, 1))
     return derived(many.number / single.number, many, single, unit="x")
 
@@ -137,7 +137,7 @@ def rows_of_both(device: Device) -> Figure:
 
 @claim("O-L11", at_least(1.5), scope="timing")
 def loop_of_both(device: Device) -> Figure:
-    """On this host, a Python loop over the wide layer with 4096 rows takes at least half as long again if compiled."""
+    """On this host, a Python loop over the wide layer with 4096 rows takes at least 50 % longer compiled than eager."""
     eager, compiled = (device[f"{sweep}[batch=4096]"] for sweep in SWEEPS.values())
     return paired_ratio(compiled, eager, "from_python")
 
@@ -149,10 +149,10 @@ def idle_share(run: Run) -> Figure:
 
 
 READING_ROWS = Computation(
-    "How many times as many bytes does the layer move with 64 rows as with one?",
+    "With 64 rows, the layer moves how many times the bytes that it moves with one?",
     "linear.bytes_of_rows",
-    "The weight of 1024 x 4096 numbers is read once either way.",
-    "Count the weight once, and a row of 1024 numbers in and 4096 out for each row.",
+    "With one row and with 64, the kernel reads the weight of 1024 x 4096 numbers once.",
+    "Count the weight once. For each row, count 1024 numbers of input and 4096 of output.",
     {64.0: "that is how many times the arithmetic. The weight is read once."},
 )
 FIGURES = {
@@ -178,7 +178,7 @@ opening = partial(
     waiting, sizes={HEADINGS[shape]: dict(zip(SWEEPS, pair, strict=True)) for shape, pair in PAIRS.items()}
 )
 row_and_matrix = partial(
-    timeline, variants={f"addmm, a {kind} of bias": f"matmul_add/{kind}_bias_64" for kind in ("row", "matrix")}
+    timeline, variants={f"addmm with a {kind} of bias": f"matmul_add/{kind}_bias_64" for kind in ("row", "matrix")}
 )
 both_layers = partial(
     race_bars,
@@ -193,16 +193,16 @@ def biases(device: Device) -> Html:
     rows: list[list[Cell]] = []
     for heading, experiment in {
         "nn.Linear, eager": "linear/eager",
-        "addmm, a row of bias": "matmul_add/row_bias_64",
-        "addmm, a matrix of bias": "matmul_add/matrix_bias_64",
+        "addmm with a row of bias": "matmul_add/row_bias_64",
+        "addmm with a matrix of bias": "matmul_add/matrix_bias_64",
         "compiled matmul + add": "matmul_add/compiled_64",
     }.items():
         run = device[experiment]
         shape = "x".join(map(str, find_op(run.step, "aten::addmm").input_shapes[0]))
         listed = Html("<br>".join(kernel_name_html(activity.name) for activity in run.step.activities))
         rows.append([heading, shape, listed, figure_cell(run.time())])
-    head = ["what runs", "bias", "GPU work of a step, in order", "GPU time, interleaved"]
-    return table("One operator, two kinds of GPU work", head, rows, text_columns=3)
+    head = ["step", "shape of the bias", "GPU work of a step, in order", "GPU time, interleaved"]
+    return table("GPU work of aten::addmm, by kind of bias", head, rows, text_columns=3)
 
 
 def layouts(device: Device) -> Html:
@@ -213,8 +213,8 @@ def layouts(device: Device) -> Html:
             read = "transposed" if strides[0] == 1 else "as stored"
             factor = Html(f"{'x'.join(map(str, shape))} {read}<small>strides {strides}</small>")
             rows.append([experiment, factor, ending(name), kernel_name_html(name)])
-    head = ["experiment", "second factor", "ending", "kernel"]
-    return table("What the last letters follow", head, rows, text_columns=4)
+    head = ["experiment", "second factor", "end of the name", "kernel"]
+    return table("The last letters of kernel names, by layout of the second factor", head, rows, text_columns=4)
 
 
 wide_regimes = partial(regimes, variants=SWEEPS, size=lambda at: int(at["batch"]), unit="rows")

@@ -84,13 +84,14 @@ def lists(present: str, *absent: str) -> Band:
 
 @claim("L1", matches("1 kernel, 0 memcpy.*"), source=Source("Part 2", "1 kernel, 0 copies"))
 def one_kernel(device: Device) -> Figure:
-    """A forward of an eager nn.Linear with a bias puts one kernel on the GPU, and no copy."""
+    """A forward of an eager nn.Linear with a bias puts one kernel and no copy on the GPU."""
     return device["linear/eager"].per_step(work)
 
 
 @claim("L2", equals(OPERATORS), source=Source("Part 2", "aten::linear: aten::t, then aten::addmm"))
 def calls(device: Device) -> Figure:
-    """aten::linear calls aten::t, which calls aten::transpose, which calls aten::as_strided; then aten::addmm."""
+    """aten::linear first calls aten::t, which calls aten::transpose and so aten::as_strided. Then aten::linear calls
+    aten::addmm."""
 
     def called(step: Step, op: CpuOp) -> str:
         inner = ", ".join(called(step, child) for child in step.children(op))
@@ -103,7 +104,7 @@ def calls(device: Device) -> Figure:
 
 @claim("L3", equals(0), source=Source("Part 2", "no kernel, no time on the GPU"))
 def work_of_transpose(device: Device) -> Figure:
-    """aten::t takes no GPU time: neither it nor anything it calls puts work on the GPU."""
+    """aten::t takes no GPU time: neither aten::t nor any operator inside it puts work on the GPU."""
     run = device["linear/eager"]
     count = run.per_step(lambda step: len(work_under(step, "aten::t")))
     us = sum(activity.duration_us for step in run.steps for activity in work_under(step, "aten::t"))
@@ -112,14 +113,14 @@ def work_of_transpose(device: Device) -> Figure:
 
 @claim("L4", lists("aten::addmm", "aten::add", "aten::add_"), source=Source("Part 2", "no aten::add"))
 def no_add(device: Device) -> Figure:
-    """A forward of nn.Linear adds its bias without an aten::add anywhere in the step."""
+    """A forward of nn.Linear adds its bias by aten::addmm, without any aten::add in the step."""
     return device["linear/eager"].per_step(aten_ops)
 
 
 @claim("L5", equals(True), source=Source("Part 2", "1 kernel in both, the same name"))
 def same_kernel(device: Device) -> Figure:
-    """The compiled layer still runs one kernel, and the kernel has the same name as the eager layer's, byte for
-    byte."""
+    """The compiled layer runs one kernel, and this kernel has exactly the same name as the kernel of the eager
+    layer."""
     return one_and_the_same(device["linear/eager"], device["linear/compiled"])
 
 
@@ -131,8 +132,8 @@ def addmm_alone(device: Device) -> Figure:
 
 @claim("L7", lambda rows: all(row in rows.text for row in COMPILED_ROWS), source=Source("Part 2", "a few extra rows"))
 def rows_of_compiled(device: Device) -> Figure:
-    """A step of the compiled layer has rows on the CPU lane that the eager layer lacks: Dynamo's cache lookup, the
-    compiled region, the prologue of AOTDispatcher, and the call of the compiled graph."""
+    """Only the compiled layer has CPU rows for Dynamo's cache lookup, the compiled region, AOTDispatcher's prologue and
+    the call of the compiled graph."""
 
     def rows(step: Step) -> str:
         names = (op.name for op in step.ops if "aten::" not in op.name)
@@ -148,9 +149,9 @@ def rows_of_compiled(device: Device) -> Figure:
 def kernel(device: Device) -> Figure:
     """The kernel of nn.Linear is the CUTLASS kernel that the series shows.
 
-    cuBLAS has different kernels for different GPUs. On the A100 it ran a CUTLASS kernel for sm80, and here it runs an
-    nvjet kernel for sm90. Library, GPU, data type and shape decide the name, so compare names within one machine, never
-    between two."""
+    cuBLAS has different kernels for different GPUs. On the A100 cuBLAS ran a CUTLASS kernel for sm80, and here cuBLAS
+    runs an nvjet kernel for sm90. Library, GPU, data type and shape decide the name, so compare names only within one
+    machine."""
     return device["linear/eager"].per_step(gpu_names)
 
 
@@ -161,12 +162,11 @@ def ending(name: str) -> str:
 
 @claim("L9", equals("tn"), scope="this-gpu", source=Source("Part 2", "tn"))
 def layout_in_name(device: Device) -> Figure:
-    """The name of nn.Linear's kernel carries the layouts of its two inputs as the suffix tn: one transposed, one
-    not.
+    """The kernel name of nn.Linear has the part tn, which says that one of the two inputs is transposed.
 
-    An nvjet name ends in three capital letters instead of two small ones. In our recordings the first follows the
-    layout of the weight, but NVIDIA publishes no grammar for these names and has called the convention confidential.
-    Reading them is inference; the strides in the trace are fact."""
+    An nvjet name ends in three capital letters instead of two small letters. In our recordings, the first capital
+    letter follows the layout of the weight. NVIDIA publishes no grammar for these names and has called the convention
+    confidential. So the letters' meaning is inferred, and the strides in the trace are fact."""
 
     def letters(step: Step) -> str:
         name = step.kernels[0].name
@@ -177,8 +177,7 @@ def layout_in_name(device: Device) -> Figure:
 
 @claim("L10", matches("a view.*"), source=Source("Part 2", "3x2 with strides (2, 1), then 2x3 with strides (1, 2)"))
 def weight_as_view(device: Device) -> Figure:
-    """The transpose of the layer's weight reverses shape and strides and moves no data. Compared here: the weight that
-    aten::t gets, and the weight that aten::addmm gets."""
+    """Between aten::t and aten::addmm, the weight's shape and strides are reversed, and no data moves."""
 
     def view(step: Step) -> str:
         stored, used = find_op(step, "aten::t"), find_op(step, "aten::addmm")
@@ -194,10 +193,11 @@ def weight_as_view(device: Device) -> Figure:
 
 @claim("L11", equals("an error"), source=Source("Part 2", "an error"))
 def new_strides(device: Device) -> Figure:
-    """A compiled layer throws an error when its input has other strides than those it was compiled for.
+    """A compiled layer raises an error if its input has other strides than the input that it was compiled for.
 
-    The compiled code does rely on the strides, but a guard checks them before it runs. When they are new, Dynamo
-    compiles another graph and the result stays right. Expect a long first call with a new layout, not an error."""
+    The compiled code relies on the strides, but a guard checks the strides before this code runs. If the strides are
+    new, Dynamo compiles another graph, and the result is right. Expect a long first call with a new layout, not an
+    error."""
     run = device["linear/new_strides"]
     raised, difference, (before, after) = (run.data[key] for key in ("raised", "largest_difference", "graphs"))
     outcome = "an error" if raised else "a wrong result" if difference > ROUNDING else "neither"
@@ -210,9 +210,9 @@ def addmm_of_both(device: Device) -> Figure:
     """The addmm of Part 1's compiled function puts the same kinds of work on the GPU as the addmm of an eager
     nn.Linear.
 
-    The operator is the same, but the GPU's work isn't. A matrix of bias is first copied into the result, and the
-    product is added to it. A row of bias is added by the kernel's epilogue. The GPU lane shows which case ran; the
-    operator's name doesn't."""
+    The operator is the same, but the GPU's work isn't. A matrix of bias is first copied into the result, and then the
+    kernel adds the product to the result. A row of bias is added by the kernel's epilogue. The GPU lane shows which of
+    the two ran, but the operator's name doesn't."""
     compiled, layer = (device[name].per_step(work) for name in ("matmul_add/compiled_64", "linear/eager"))
     return derived(compiled.value == layer.value, compiled, layer, display=f"{compiled.text} against {layer.text}")
 
@@ -274,7 +274,9 @@ def values_table(values: Mapping[str, object]) -> Html:
         return str(value)
 
     rows: list[list[Cell]] = [[code(name), text(value)] for name, value in values.items()]
-    return table("Run on the CPU while this page was built", ["", "what PyTorch says"], rows, text_columns=2)
+    return table(
+        "Results on the CPU, while this page was built", ["expression", "what PyTorch says"], rows, text_columns=2
+    )
 
 
 def new_strides_table(device: Device) -> Html:

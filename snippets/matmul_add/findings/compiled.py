@@ -26,26 +26,27 @@ GEMM_OF_THE_POST = "ampere_bf16_s16816gemm_bf16_128x256_ldg8_f2f_stages_64x3_nn"
 
 @claim("P26", equals(GEMM_OF_THE_POST), scope="this-gpu", source=Source("Part 1", GEMM_OF_THE_POST))
 def large_matmul(device: Device) -> Figure:
-    """At 4096 the product of matmul_add is an ampere_bf16_s16816gemm kernel with a tile of 128x256.
+    """At size 4096, the product of matmul_add is an ampere_bf16_s16816gemm kernel with a tile of 128x256.
 
-    cuBLAS has kernels of its own for each generation; on this one their names begin with nvjet, without a gemm."""
+    cuBLAS has different kernels for each generation of GPUs. On this generation, the names begin with nvjet and don't
+    contain gemm."""
     return device["matmul_add/eager_4096"].per_step(lambda step: matmul(step)[0].name)
 
 
 @claim("P27", between(520, 640), scope="timing", source=Source("Part 1", "580 µs"))
 def product_4096(device: Device) -> Figure:
-    """At 4096 the product of matmul_add takes about 580 µs.
+    """At size 4096, the product of matmul_add takes about 580 µs.
 
-    This GPU is a newer and faster one. Between GPUs compare rates and shares of a ceiling, not times."""
+    This GPU is newer and faster. Between two GPUs, compare rates and shares of a ceiling, not times."""
     return device["matmul_add/eager_4096"].per_step(lambda step: matmul(step)[0].duration_us, "us")
 
 
 @claim("P28", at_least(1.5), scope="timing", source=Source("Part 1", "580 µs usually, 1084 µs on average of 5"))
 def longest_to_shortest(device: Device) -> Figure:
-    """The time of the product at 4096 varies widely from step to step.
+    """At size 4096, the time of the product varies widely from step to step.
 
-    Within one trace the steps agree closely. If the GPU runs the step for seconds, it lowers its clock. A trace of
-    three steps ends before that."""
+    Within one trace, the times of the steps agree closely. If the GPU runs the step for seconds, it lowers its clock. A
+    trace of three steps ends before the clock drops."""
 
     def longest_to_shortest_of(run: Run) -> Figure:
         times = sorted(matmul(step)[0].duration_us for step in run.whole.steps)
@@ -79,7 +80,7 @@ def one_row(identity: str, name: str) -> Claim:
         run = device["matmul_add/compiled_4096"]
         return run.per_step(lambda step: sum(op.name.startswith(name) for op in step.ops))
 
-    measure.__doc__ = f"Each compiled step has one row {name}."
+    measure.__doc__ = f"Each compiled step has one row named {name}."
     return claim(identity, equals(1), source=Source("Part 1", "one a step"))(measure)
 
 
@@ -91,7 +92,7 @@ graph_call = one_row("P33", GRAPH_CALL)
 
 @claim("P34", equals(1), source=Source("Part 1", "the same in 3 steps"))
 def graph_names(device: Device) -> Figure:
-    """The hash in CompiledFxGraph is the same in every step."""
+    """The row ## Call CompiledFxGraph has the same hash in every step."""
     run = device["matmul_add/compiled_4096"]
     rows = [op.name for step in run.steps for op in step.ops if op.name.startswith(GRAPH_CALL)]
     return Figure(len(set(rows)), origin=run.origin, display=f"{len(set(rows))} name in {len(rows)} calls")
@@ -101,17 +102,18 @@ def graph_names(device: Device) -> Figure:
 def matmul_names(device: Device) -> Figure:
     """The product of the compiled step runs the same kernel as the product of the eager step.
 
-    The names differ in one part, bz against badd. NVIDIA doesn't document it. Our guess: the second adds to what the
-    output held, and the first ignores it."""
+    The two names differ in one part, bz in the eager step and badd in the compiled step. NVIDIA doesn't document these
+    parts. Our guess: badd adds to the output's old value, and bz ignores the old value."""
     return across(device, lambda step: matmul(step)[0].name, "eager_4096", "compiled_4096")
 
 
 @claim("P36", is_unchanged, scope="this-gpu", source=Source("Part 1", "2 → 2, counting the copy"))
 def kernels_left(device: Device) -> Figure:
-    """Compiling matmul_add fuses at the level of the dispatcher, not of kernels.
+    """Compiling matmul_add fuses operators at the level of the dispatcher, but fuses no kernels.
 
-    The kernel of aten::add is gone, and a copy and a product are left. We check the result against a reference, and a
-    copy can't add, so the product adds. The step moves as many bytes as before, because b is copied and read again."""
+    The kernel of aten::add is gone, and a copy and a product are left. The result is correct, and a copy can't add, so
+    the kernel of the product adds. The compiled step moves as many bytes as the eager step, because b is copied and
+    then read again."""
     return across(device, lambda step: len(step.kernels), "eager_4096", "compiled_4096")
 
 
@@ -122,15 +124,16 @@ def kinds(step: Step) -> str:
 
 @claim("P37", equals("memcpy, kernel"), source=Source("Part 1", "memcpy, kernel"))
 def small_work(device: Device) -> Figure:
-    """At 64 a compiled step puts two activities on the GPU, a copy and the product."""
+    """At size 64, a compiled step puts two activities on the GPU, a copy and the product."""
     return device["matmul_add/compiled_64"].per_step(kinds)
 
 
 @claim("P38", equals("memcpy, kernel"), source=Source("Part 1", "memcpy, kernel"))
 def large_work(device: Device) -> Figure:
-    """At 4096 a compiled step puts two activities on the GPU, a copy and the product.
+    """At size 4096, a compiled step puts two activities on the GPU, a copy and the product.
 
-    A third one comes between them, the memset that this product needs at this size, compiled or not."""
+    A third activity comes between the copy and the product: the memset that this product needs at this size, compiled
+    or not."""
     return device["matmul_add/compiled_4096"].per_step(kinds)
 
 
@@ -142,13 +145,13 @@ def copy_call(device: Device) -> Figure:
 
 @claim("P40", equals("2 → 1"), source=Source("Part 1", "2 → 1"))
 def kernel_launches(device: Device) -> Figure:
-    """Compiling matmul_add saves one of two kernel launches."""
+    """Compiling matmul_add saves one of two kernel launches in a step."""
     return across(device, lambda step: len({kernel.launch for kernel in step.kernels}), "eager_4096", "compiled_4096")
 
 
 @claim("P41", is_unchanged, source=Source("Part 1", "2 → 2"))
 def activities(device: Device) -> Figure:
-    """Compiling matmul_add does not save a GPU activity."""
+    """Compiling matmul_add doesn't change the number of GPU activities in a step."""
     return across(device, lambda step: len(step.activities), "eager_4096", "compiled_4096")
 
 
@@ -177,8 +180,8 @@ def product_runs(device: Device) -> Html:
     for kind in ("interleaved", "steady"):
         timing = device["matmul_add/eager_4096"].timing(kind)
         rows.append([f"product and add, {kind}", *_time_and_clock(timing.median_us, timing)])
-    head = ["4096x4096 by 4096x4096", "time", "rate", "clock", "power"]
-    return table("One product in one layout, x @ w, many runs", head, rows)
+    head = ["what we timed", "time", "rate", "clock", "power"]
+    return table("The product x @ w of 4096x4096 matrices, timed several times", head, rows)
 
 
 def _time_and_clock(us: float, during: Timing | None = None) -> Sequence[Cell]:

@@ -26,7 +26,12 @@ from snippets.lab.page import kernel_bars, race_table, show as show, sweep_table
 from snippets.lab.recording.ceilings import COPY
 from snippets.matmul_add.findings.overhead import PRODUCT_4096, SWEEPS, across, is_unchanged
 
-WAYS = {"Eager": "eager", "Compiled": "compiled", "addmm, b a matrix": "matrix_bias", "addmm, b a row": "row_bias"}
+WAYS = {
+    "Eager": "eager",
+    "Compiled": "compiled",
+    "addmm with a matrix b": "matrix_bias",
+    "addmm with a row b": "row_bias",
+}
 """Way to compute the step -> prefix of its recordings' names."""
 
 
@@ -48,23 +53,22 @@ def copy_rate(copy: GpuActivity) -> float:
 
 @claim("P42", equals(2 * 4096 * 4096), source=Source("Part 1", "32 MB"))
 def copy_bytes_4096(device: Device) -> Figure:
-    """At 4096 the compiled step's copy moves 32 MiB: all of b."""
+    """At size 4096, the copy in the compiled step moves 32 MiB, which is all of b."""
     return of_copy(device, lambda copy: copy.moved_bytes or 0, "bytes")
 
 
 @claim("P43", between(30, 36), scope="timing", source=Source("Part 1", "33 µs"))
 def copy_4096(device: Device) -> Figure:
-    """At 4096 the compiled step's copy of b takes about 33 µs.
+    """At size 4096, the copy of b in the compiled step takes about 33 µs.
 
-    Memory is about twice as fast here, and so is the copy. To see whether a copy is slow, compare its rate with the
-    rate of a large copy on the same GPU."""
+    This GPU's memory is about twice as fast as the A100's memory, and the copy is about twice as fast, too. To see
+    whether a copy is slow, compare its rate with the rate of a large copy on the same GPU."""
     return of_copy(device, lambda copy: copy.duration_us, "us")
 
 
 @claim("P44", at_least(95), scope="timing", source=Source("Part 1", "2.03 of 2.04 TB/s, by our arithmetic"))
 def copy_share(device: Device) -> Figure:
-    """At 4096 the copy of b runs at the full speed of the memory: at least 95 % of a large copy's rate, bytes read
-    and written."""
+    """At size 4096, the copy of b runs at the full speed of the memory, at least 95 % of the rate of a large copy."""
     rate, ceiling = of_copy(device, copy_rate, "bytes/s"), device["matmul_add/compiled_4096"].ceiling(COPY).rate
     display = f"{rate.text}; the copy ceiling is {format_value(ceiling, 'bytes/s')}"
     return Figure(100 * rate.number / ceiling, "%", origin=rate.origin, display=display)
@@ -77,16 +81,16 @@ def compiled_to_eager(device: Device, size: int, kind: str) -> Figure:
 
 @claim("P45", between(1.8, 2.2), scope="timing", source=Source("Part 1", "0.2, 0.1, 0.1 ms against 0.1, 0.07, 0.07 ms"))
 def compiled_enqueue_4096(device: Device) -> Figure:
-    """A compiled step costs the CPU about twice as much time as an eager step.
+    """A compiled step takes the CPU about twice the time of an eager step.
 
-    Here it costs more. The post read three steps of a trace, on another CPU, with the profiler at work. This is the
-    enqueue time at 4096, in processes in which the profiler never ran."""
+    Here a compiled step takes the CPU more than twice the time. Part 1 read three steps of a trace, on another CPU,
+    with the profiler at work. We compare enqueue times at size 4096, in processes in which the profiler never ran."""
     return compiled_to_eager(device, 4096, "enqueue")
 
 
 @claim("P46", equals(True), source=Source("Part 1", "torchinductor_<user>/fxgraph"))
 def code_folder(device: Device) -> Figure:
-    """Inductor keeps its graphs in torchinductor_<user>/fxgraph, in the folder for temporary files."""
+    """Inductor keeps its graphs in the folder torchinductor_<user>/fxgraph, inside the folder for temporary files."""
     data = device["matmul_add/generated_code"].data
     if data.get("default_folder_is_torchinductor_user") and not data.get("fxgraph_exists"):
         raise NotRecorded(f"Inductor had not kept a graph yet on {device.name}; compile one, then record again")
@@ -95,10 +99,10 @@ def code_folder(device: Device) -> Figure:
 
 @claim("P47", at_least(1), scope="this-gpu", source=Source("Part 1", "out = copy(b), then the product"))
 def copies_in_code(device: Device) -> Figure:
-    """The code that Inductor generates copies b.
+    """The code that Inductor generates for matmul_add copies b.
 
-    The generated code only allocates the output and calls addmm. aten::addmm copies b, compiled or called by hand, so
-    the compiler didn't decide to copy."""
+    The generated code only allocates the output and calls aten::addmm. This operator copies b, whether compiled code or
+    your own code calls it. So the compiler didn't decide to copy b."""
     run = device["matmul_add/generated_code"]
     lines = [str(line) for line in run.data["calls"]]
     called = [line.split("(")[0].split(" = ")[-1] for line in lines]
@@ -107,7 +111,7 @@ def copies_in_code(device: Device) -> Figure:
 
 @claim("O-M14", between(0.9, 1.1), scope="timing")
 def compiled_warm_4096(device: Device) -> Figure:
-    """At 4096 compiling matmul_add changes the GPU's time by less than a tenth."""
+    """At size 4096, compiling matmul_add changes the GPU time of a step by at most 10 %."""
     return compiled_to_eager(device, 4096, "interleaved")
 
 
@@ -122,25 +126,25 @@ def least_bytes(step: Step) -> int:
 
 @claim("O-M22", is_unchanged)
 def compiled_bytes_4096(device: Device) -> Figure:
-    """Compiling matmul_add saves no traffic: at 4096 a compiled step has to move as many bytes as an eager one."""
+    """At size 4096, a compiled step of matmul_add has to move as many bytes as an eager step."""
     return across(device, least_bytes, "eager_4096", "compiled_4096", unit="bytes")
 
 
 @claim("O-M15", at_least(1.5), scope="timing")
 def compiled_launched_64(device: Device) -> Figure:
-    """At 64 a loop of compiled steps takes at least half as long again as a loop of eager steps."""
+    """At size 64, a loop of compiled steps takes at least 50 % longer than a loop of eager steps."""
     return compiled_to_eager(device, 64, "from_python")
 
 
 @claim("O-M16", equals("1 and 1"))
 def matrix_copied(device: Device) -> Figure:
-    """addmm with a matrix b copies b first, at 64 as at 4096."""
+    """With a matrix b, aten::addmm first copies b, at size 64 and at size 4096."""
     return across(device, lambda step: len(step.memcpys), "matrix_bias_64", "matrix_bias_4096", by=" and ")
 
 
 @claim("O-M17", equals("1 kernel, 0 copies and 1 kernel, 0 copies"))
 def row_in_one_kernel(device: Device) -> Figure:
-    """addmm with one row as b is one kernel and no copy, at 64 as at 4096."""
+    """With one row as b, aten::addmm runs one kernel and no copy, at size 64 and at size 4096."""
     return across(
         device,
         lambda step: f"{len(step.kernels)} kernel, {len(step.memcpys)} copies",
@@ -151,19 +155,21 @@ def row_in_one_kernel(device: Device) -> Figure:
 
 @claim("O-M19", at_least(1.03), scope="timing")
 def matrix_to_row_4096(device: Device) -> Figure:
-    """At 4096, addmm with a matrix b takes the GPU at least 3 % longer than with a row b."""
+    """At size 4096, aten::addmm takes the GPU at least 3 % longer with a matrix b than with a row b."""
     return paired_ratio(device["matmul_add/matrix_bias_4096"], device["matmul_add/row_bias_4096"])
 
 
 @claim("O-M20", at_least(90), scope="timing")
 def row_bias_share_4096(device: Device) -> Figure:
-    """A row b is nearly free: at 4096, addmm keeps at least 90 % of the rate of a bare product in its layout."""
+    """At size 4096, aten::addmm with a row b reaches at least 90 % of the rate of the product alone in the same
+    layout."""
     return share_of_ceiling(device["matmul_add/row_bias_4096"], PRODUCT_4096)
 
 
 @claim("O-M21", equals(True))
 def same_gpu_work(device: Device) -> Figure:
-    """addmm by hand puts the same work on the GPU as compiling does, name by name."""
+    """A direct call of aten::addmm with a matrix b puts the same kernels and copies on the GPU, by name, as the
+    compiled step."""
     ways = device["matmul_add/matrix_bias_4096"], device["matmul_add/compiled_4096"]
     return same(*(run.per_step(gpu_names) for run in ways))
 
@@ -193,7 +199,7 @@ by_kernel = partial(kernel_bars, variants={way: f"matmul_add/{name}_4096" for wa
 graph_gain = partial(
     sweep_table,
     variants={name.lower(): sweep for name, sweep in SWEEPS.items()},
-    caption="A loop of steps beside the replay of a CUDA graph of them",
+    caption="A loop of steps, and the replay of the same steps from a CUDA graph",
     cells={
         "loop / replay": lambda run: ratio_of_kinds(run, "from_python").text,
         "loop": lambda run: run.time("from_python").text,

@@ -49,7 +49,7 @@ def wait_busy(run: Run) -> Figure:
 
 @claim("P13", equals(f"ProfilerStep#N > {LABEL} > aten::matmul > aten::mm"), source=Source("Part 1", "the same chain"))
 def chain(device: Device) -> Figure:
-    """An eager step reaches the product through ProfilerStep#N, matmul_add, aten::matmul and aten::mm."""
+    """An eager step reaches the matrix product through ProfilerStep#N, matmul_add, aten::matmul and aten::mm."""
     return device["matmul_add/eager_64"].per_step(
         lambda step: " > ".join(op.name.replace(step.name, "ProfilerStep#N") for op in matmul(step)[1].chain)
     )
@@ -57,13 +57,13 @@ def chain(device: Device) -> Figure:
 
 @claim("P14", equals("aten::matmul, aten::add"), source=Source("Part 1", "aten::matmul, aten::add"))
 def siblings(device: Device) -> Figure:
-    """aten::add is the sibling of aten::matmul, not its child."""
+    """In an eager step, aten::add is a sibling of aten::matmul, not its child."""
     return device["matmul_add/eager_64"].per_step(lambda step: names(step.children(find_op(step, LABEL))))
 
 
 @claim("P15", equals("aten::mm → aten::bmm"), source=Source("Part 1", "aten::mm → aten::bmm"))
 def stacked_op(device: Device) -> Figure:
-    """A leading batch axis on all three tensors turns aten::mm into aten::bmm."""
+    """A leading batch axis on x, w and b turns aten::mm into aten::bmm."""
     return across(device, lambda step: matmul(step)[1].name, "eager_64", "stacked")
 
 
@@ -75,7 +75,7 @@ def is_more(figure: Figure) -> bool:
 
 @claim("P16", is_more, scope="this-gpu", source=Source("Part 1", "a bunch more"))
 def stacked_calls(device: Device) -> Figure:
-    """With a leading batch axis, aten::matmul makes more CUDA calls.
+    """With a leading batch axis, aten::matmul makes more CUDA calls than without it.
 
     The batch axis adds operators that rearrange metadata on the CPU. The CUDA call is the same single launch."""
     return across(device, lambda step: len(calls_under(step, "aten::matmul")), "eager_64", "stacked")
@@ -83,7 +83,7 @@ def stacked_calls(device: Device) -> Figure:
 
 @claim("O-M10", equals("aten::mm"))
 def folded_op(device: Device) -> Figure:
-    """With a batch axis on x and b alone, the product stays aten::mm: PyTorch folds x into one tall matrix."""
+    """With a batch axis on x and b only, the product stays aten::mm, because PyTorch folds x into one tall matrix."""
     return device["matmul_add/stacked_input"].per_step(lambda step: matmul(step)[1].name)
 
 
@@ -91,7 +91,8 @@ def folded_op(device: Device) -> Figure:
 def calls_of_both(device: Device) -> Figure:
     """aten::mm makes one CUDA call more than aten::add.
 
-    At 64 each operator makes one call, its launch. At 4096 the product makes one more, which queues a memset."""
+    At size 64, each of these operators makes one CUDA call, its launch. At size 4096, aten::mm makes a second call,
+    which queues a memset."""
     return device["matmul_add/eager_64"].per_step(
         lambda step: " and ".join(str(len(calls_under(step, op))) for op in ("aten::mm", "aten::add"))
     )
@@ -99,17 +100,19 @@ def calls_of_both(device: Device) -> Figure:
 
 @claim("P18", matches(f".*{QUERY}.*"), scope="this-gpu", source=Source("Part 1", f"{QUERY}, cudaLaunchKernel"))
 def calls_of_mm(device: Device) -> Figure:
-    """aten::mm asks cudaOccupancyMaxActiveBlocksPerMultiprocessor before it launches.
+    """aten::mm calls cudaOccupancyMaxActiveBlocksPerMultiprocessor before it launches its kernel.
 
-    Here cuBLAS also makes queries, but only in the first step of a process, which a trace should leave out."""
+    Here cuBLAS also makes occupancy queries, but only in the first step of a process. A trace should leave this first
+    step out."""
     return device["matmul_add/eager_64"].per_step(lambda step: names(calls_under(step, "aten::mm")))
 
 
 @claim("P19", equals("cudaLaunchKernel"), scope="this-gpu", source=Source("Part 1", "cudaLaunchKernel"))
 def product_call(device: Device) -> Figure:
-    """cudaLaunchKernel launches the product's kernel.
+    """cudaLaunchKernel launches the kernel of the matrix product.
 
-    cuBLAS launches by cuLaunchKernelEx, a call of the driver. A search for cudaLaunchKernel finds the adds only."""
+    cuBLAS launches the kernel by cuLaunchKernelEx, a call of the driver. So a search for cudaLaunchKernel finds only
+    the kernels of aten::add."""
     return device["matmul_add/eager_64"].per_step(lambda step: names([matmul(step)[0].launch]))
 
 
@@ -123,7 +126,8 @@ def calls_of_add(device: Device) -> Figure:
 def queries_before_matmuls(device: Device) -> Figure:
     """Rule of thumb: an occupancy query marks the launch of a matrix product.
 
-    No product in this chapter's warmed steps follows a query. Go by the operator that launched a kernel instead."""
+    In this chapter, no product after the first step follows an occupancy query. Look at the operator that launched a
+    kernel instead."""
     warm = ("eager_64", "eager_4096", "compiled_64", "compiled_4096", "stacked", "row_bias_4096")
     steps = [step for name in warm for step in device[f"matmul_add/{name}"].steps]
     has_query = [any(map(is_query, step.calls_in(matmul(step)[1]))) for step in steps]
@@ -144,7 +148,7 @@ def first_queries(device: Device) -> Figure:
 
 @claim("O-M12", equals("4"), scope="this-gpu")
 def memset_bytes(device: Device) -> Figure:
-    """At 4096, a memset of four bytes comes with the product."""
+    """At size 4096, a memset of four bytes comes with the matrix product."""
     return device["matmul_add/eager_4096"].per_step(
         lambda step: ", ".join(str(memset.moved_bytes) for memset in step.memsets) or "none"
     )
@@ -154,8 +158,8 @@ def memset_bytes(device: Device) -> Figure:
 def add_registers(device: Device) -> Figure:
     """A thread of the add kernel uses 32 registers.
 
-    The compiler assigns registers anew for each kind of GPU. Here the profiler estimates less than full occupancy, and
-    add still makes no query."""
+    The compiler assigns registers again for each kind of GPU. Here the profiler estimates less than full occupancy, but
+    aten::add makes no occupancy query."""
     return device["matmul_add/eager_64"].per_step(lambda step: step.kernels[-1].registers or 0)
 
 
@@ -167,15 +171,16 @@ def add_shared_memory(device: Device) -> Figure:
 
 @claim("P24", between(90, 100), scope="timing", source=Source("Part 1", "98 %"))
 def wait_idle(device: Device) -> Figure:
-    """At 64 the GPU is idle for nearly all of the closing cudaDeviceSynchronize."""
+    """At size 64, the GPU is idle for nearly all of the cudaDeviceSynchronize at the end of the trace."""
     return of_traces(device, lambda run: Figure(100 - wait_busy(run).number, "%", origin=run.origin), *SMALL)
 
 
 @claim("P25", at_least(10), scope="timing", source=Source("Part 1", "1.78 ms for 26 µs of work"))
 def wait_to_work_64(device: Device) -> Figure:
-    """At 64 the closing cudaDeviceSynchronize is many times as long as all the work that it waits for.
+    """At size 64, the cudaDeviceSynchronize at the end of the trace is many times as long as all GPU work of the trace.
 
-    With nothing left to wait for, the call takes only its own time. In Part 1's trace the GPU began late."""
+    When no GPU work is left, cudaDeviceSynchronize takes only its own time. In Part 1's trace, the GPU began its work
+    late."""
 
     def wait_to_work(run: Run) -> Figure:
         trace = run.whole.trace
@@ -188,13 +193,13 @@ def wait_to_work_64(device: Device) -> Figure:
 
 @claim("O-M13", between(50, 100), scope="timing")
 def wait_busy_4096(device: Device) -> Figure:
-    """At 4096 the GPU works for most of the closing cudaDeviceSynchronize."""
+    """At size 4096, the GPU works for most of the cudaDeviceSynchronize at the end of the trace."""
     return of_traces(device, wait_busy, *LARGE)
 
 
 @claim("O-M26", equals("0 of 1"))
 def waits_in_steps(device: Device) -> Figure:
-    """No step calls cudaDeviceSynchronize: the only call of the trace lies outside of its steps."""
+    """The only cudaDeviceSynchronize of a trace is outside of the trace's steps."""
     run = device["matmul_add/eager_4096"]
     inside = [call for step in run.whole.steps for call in step.calls]
     counts = (sum(call.name == "cudaDeviceSynchronize" for call in calls) for calls in (inside, run.whole.trace.calls))
@@ -203,7 +208,8 @@ def waits_in_steps(device: Device) -> Figure:
 
 @claim("O-M27", matches(".*cudaMemcpyAsync.*cudaStreamSynchronize.*"))
 def calls_of_item(device: Device) -> Figure:
-    """`.item()` copies a number to the CPU and waits: cudaMemcpyAsync, then cudaStreamSynchronize, inside the step."""
+    """Inside a step, `.item()` calls cudaMemcpyAsync to copy a number to the CPU, and then waits in
+    cudaStreamSynchronize."""
     return device["matmul_add/item_4096"].per_step(lambda step: names(calls_under(step, "aten::item")))
 
 
@@ -223,8 +229,8 @@ def idle_between(device: Device, *experiments: str) -> Figure:
 
 @claim("O-M28", at_least(5), scope="timing")
 def idle_by_item(device: Device) -> Figure:
-    """With `.item()` in the step, the GPU idles at least five times as long between two steps at 4096, after the first
-    kept step."""
+    """At size 4096, `.item()` in the step makes the GPU idle at least five times as long between the last two kept
+    steps."""
     return unpaired_ratio(idle_between(device, "item_4096"), idle_between(device, *LARGE))
 
 
@@ -243,10 +249,10 @@ def calls(device: Device) -> Html:
         for op in (op for op in step.ops if op.name in (*MATMULS, "aten::add")):
             rows.append([code(name), code(op.name), Html("<br>".join(code(call.name) for call in step.calls_in(op)))])
     head = ["experiment", "operator", "its CUDA calls, in order"]
-    asked = table("What each operator asks of CUDA", head, rows, text_columns=3)
+    asked = table("CUDA calls of each operator", head, rows, text_columns=3)
     first, second = (Counter(call.name for call in step.calls) for step in device["matmul_add/unscheduled"].steps[:2])
     by_name: list[Sequence[Cell]] = [[code(name), count, second[name]] for name, count in first.most_common()]
-    folded = table("By name", ["call", "step #0", "step #1"], by_name)
+    folded = table("CUDA calls by name", ["call", "step #0", "step #1"], by_name)
     return Html(asked + details("Every CUDA call of the first step", folded))
 
 
@@ -258,7 +264,7 @@ def stacks(device: Device) -> Html:
         "x and b stacked": "matmul_add/stacked_input",
     }
     counts = {"operators": "ops_per_step", "CUDA calls": "cuda_calls_per_step", "kernels": "kernels_per_step"}
-    listed = comparison_table(device, ways, "A stack of eight, per step", quantities=counts)
+    listed = comparison_table(device, ways, "Counts per step: one matrix, and stacks of eight", quantities=counts)
     trees = (details(f"Operators: {way}", dispatch_tree(device, ways[way])) for way in list(ways)[1:])
     return Html(listed + "".join(trees))
 
@@ -271,5 +277,5 @@ def waits(device: Device) -> Html:
         wait = closing_wait(trace)
         times = (wait.duration_us, busy_within_us(trace, wait), self_gpu_us(trace))
         rows.append([size, *(format_value(us, "us") for us in times)])
-    head = ["size", "the wait lasts", "GPU busy in it", "all GPU work of the trace"]
-    return table("The closing cudaDeviceSynchronize", head, rows)
+    head = ["size", "time of the call", "GPU busy during the call", "all GPU work of the trace"]
+    return table("cudaDeviceSynchronize at the end of the trace", head, rows)

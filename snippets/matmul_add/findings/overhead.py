@@ -128,47 +128,48 @@ def worth_a_graph(run: Run) -> Figure:
 
 @claim("P1", equals("2 and 2"), source=Source("Part 1", "2 kernels"))
 def two_kernels(device: Device) -> Figure:
-    """An eager step runs two kernels, at 64 as at 4096."""
+    """An eager step of matmul_add runs two kernels, at size 64 and at size 4096."""
     return across(device, lambda step: len(step.kernels), "eager_64", "eager_4096", by=" and ")
 
 
 @claim("P2", equals("aten::mm, aten::add"), source=Source("Part 1", "GEMM, then add"))
 def matmul_then_add(device: Device) -> Figure:
-    """The first kernel of an eager step is the matrix product, the second the pointwise add."""
+    """In an eager step, the first kernel is the matrix product, and the second kernel is the pointwise add."""
     return device["matmul_add/eager_64"].per_step(lambda step: names(kernel.op for kernel in step.kernels))
 
 
 @claim("P3", at_most(5), scope="timing", source=Source("Part 1", "1.0 %: 23.104 µs of 2.314 ms"))
 def idle_at_64(device: Device) -> Figure:
-    """At 64 the profiler's GPU total is at most 5 % of its CPU total."""
+    """At size 64, the profiler's total of GPU time is at most 5 % of its total of CPU time."""
     return of_traces(device, busy_share, *SMALL)
 
 
 @claim("P4", between(90, 110), scope="timing", source=Source("Part 1", "92 %: 4.495 ms of 4.908 ms"))
 def totals_meet(device: Device) -> Figure:
-    """At 4096 the profiler's CPU and GPU totals nearly meet: they differ by at most 10 %.
+    """At size 4096, the profiler's totals of CPU time and of GPU time differ by at most 10 %.
 
-    Until the first kernel starts, the CPU works alone. This faster GPU finishes three steps sooner, so the CPU's start
-    is a larger part of its total."""
+    Until the first kernel starts, only the CPU works. This faster GPU finishes three steps sooner, so the time before
+    the first kernel is a larger part of the CPU total."""
     return of_traces(device, busy_share, *LARGE)
 
 
 @claim("O-M1", at_least(3), scope="timing")
 def overhead_bound(device: Device) -> Figure:
-    """On this host, a step at 64 is overhead-bound: the CPU takes at least three times as long to enqueue it as the GPU
-    to run it."""
+    """On this host, enqueueing a step at size 64 takes the CPU at least three times as long as running the step takes
+    the GPU."""
     return enqueue_to_work(device["matmul_add/eager_64"])
 
 
 @claim("O-M2", at_most(0.5), scope="timing")
 def cpu_done_early(device: Device) -> Figure:
-    """A step at 4096 isn't overhead-bound on this host, as its CPU time is under half its GPU time."""
+    """On this host, a step at size 4096 isn't overhead-bound: its CPU time is at most half of its GPU time."""
     return enqueue_to_work(device["matmul_add/eager_4096"])
 
 
 @claim("O-M3", at_least(70), scope="timing")
 def product_share_4096(device: Device) -> Figure:
-    """At 4096, an eager step reaches at least 70 % of the rate of a bare product of that shape and layout."""
+    """At size 4096, an eager step reaches at least 70 % of the rate of the product alone, in the same shape and
+    layout."""
     return share_of_ceiling(device["matmul_add/eager_4096"], PRODUCT_4096)
 
 
@@ -183,14 +184,14 @@ GROWTH = Computation(
 
 @claim("O-M4", at_most(2), scope="timing")
 def growth(device: Device) -> Figure:
-    """From size 64 to 512 the work of an eager step grows 512-fold, and its GPU time less than doubles."""
+    """From size 64 to size 512, the arithmetic of an eager step grows 512-fold, but its GPU time at most doubles."""
     small, large = (device[f"matmul_add/sweep_eager[size={size}]"].time() for size in (64, 512))
     return derived(large.number / small.number, small, unit="x", display=f"{small.text} at 64, {large.text} at 512")
 
 
 @claim("O-M5", equals(True), scope="timing")
 def crossings(device: Device) -> Figure:
-    """On this host, a compiled step stays overhead-bound up to the same size as an eager step, or beyond."""
+    """On this host, compiled steps stay overhead-bound up to the same size as eager steps, or up to a larger size."""
     eager, compiled = sizes = [crossing(device[name]) for name in SWEEPS.values()]
     is_later = eager.number > 0 and (compiled.number == 0 or eager.number <= compiled.number)
     return derived(is_later, *sizes, display=f"eager from {eager.value}, compiled from {compiled.value}")
@@ -198,7 +199,7 @@ def crossings(device: Device) -> Figure:
 
 @claim("O-M6", at_least(10), scope="timing")
 def wait_share_4096(device: Device) -> Figure:
-    """At 4096, at least a tenth of the profiler's CPU total is the closing wait for the GPU."""
+    """At size 4096, the final wait for the GPU is at least 10 % of the profiler's total of CPU time."""
 
     def share(run: Run) -> Figure:
         trace = run.whole.trace

@@ -70,31 +70,31 @@ def first_to_rest(run: Run, of: Callable[[Step], float]) -> Figure:
 
 @claim("P5", equals("ProfilerStep#2, ProfilerStep#3, ProfilerStep#4"), source=Source("Part 1", "#2, #3, #4"))
 def steps_in_trace(device: Device) -> Figure:
-    """With wait=1, warmup=1, active=3 a trace holds the steps #2, #3 and #4."""
+    """With the schedule wait=1, warmup=1, active=3, a trace has the steps #2, #3 and #4."""
     run = device["matmul_add/eager_64_cold"]
     return Figure(", ".join(step.name for step in run.steps), origin=run.origin)
 
 
 @claim("P6", at_least(3), scope="timing", source=Source("Part 1", "227.757 µs, then 5.521 and 4.488 µs"))
 def first_gap(device: Device) -> Figure:
-    """In a cold process the gap between the starts of matmul_add and of aten::matmul is at least three times as long in
-    step #2 as in the steps after it."""
+    """In a new process, the gap before aten::matmul is at least three times as long in step #2 as in the later
+    steps."""
     return of_traces(device, lambda run: first_to_rest(run, gap_us), *COLD)
 
 
 @claim("P7", at_most(1.2), scope="timing", source=Source("Part 1", "similar times"), is_advice=True)
 def equal_steps(device: Device) -> Figure:
-    """After a warm-up before the profiler, all profiled steps take about the same time.
+    """If steps ran before the profiler started, all profiled steps take about the same time.
 
-    Step #2 stays the widest after three steps before the profiler. The first step that the profiler keeps is slow,
-    whatever the GPU did before. Leave this step out of an average."""
+    Three steps ran before the profiler started, and step #2 still takes the longest. The first step that the profiler
+    keeps is slow, whatever the GPU did before. Leave this first step out of an average."""
     return of_traces(device, lambda run: first_to_rest(run, lambda step: step.end_us - step.start_us), *WARMED)
 
 
 @claim("O-M7", at_least(1.5), scope="timing")
 def first_gap_warmed(device: Device) -> Figure:
-    """In a warmed process, too, the gap before aten::matmul in step #2 is at least half as long again as the
-    longest gap after it."""
+    """If three steps ran before the profiler, the gap before aten::matmul in step #2 is at least 50 % longer than any
+    later gap."""
     return of_traces(device, lambda run: first_to_rest(run, gap_us), *WARMED)
 
 
@@ -108,24 +108,24 @@ def without_gpu(device: Device) -> list[tuple[int, bool, Timing, Timing]]:
 
 @claim("O-M23", at_least(1.5), scope="timing")
 def gap_without_gpu(device: Device) -> Figure:
-    """Without a GPU, too, the gap before aten::matmul in the first kept step is at least half as long again as the
-    gaps after it, behind one warm-up step and behind fifty."""
+    """Without a GPU, the gap before aten::matmul is at least 50 % longer in the first kept step than later, with one or
+    fifty warm-up steps."""
     ratios = (ratio_of_pairs(first, later) for _, _, first, later in without_gpu(device)[::2])
     return smallest(*ratios)
 
 
 @claim("O-M24", at_most(0.75), scope="timing")
 def gap_without_shapes(device: Device) -> Figure:
-    """Without a GPU, the gap in the first kept step takes at most three quarters of the time if the profiler
-    doesn't record the shapes of inputs."""
+    """Without a GPU, not recording shapes shortens the gap before aten::matmul in the first kept step to at most 75 %
+    of its time."""
     (_, _, recorded, _), (_, _, left_out, _), *_ = without_gpu(device)
     return ratio_of_pairs(left_out, recorded)
 
 
 @claim("O-M8", equals(0))
 def calls_in_gap(device: Device) -> Figure:
-    """No CUDA call is made in the gap before aten::matmul in step #2, so neither cuBLAS nor the loading of a kernel
-    fills it."""
+    """The gap before aten::matmul in step #2 has no CUDA call, so neither cuBLAS nor the loading of a kernel fills the
+    gap."""
     return device["matmul_add/eager_64_cold"].per_step(
         lambda step: sum(0 <= call.start_us - find_op(step, LABEL).start_us < gap_us(step) for call in step.calls)
     )
@@ -140,7 +140,7 @@ def offset_us(step: Step) -> float:
 
 @claim("P8", at_least(1000), scope="timing", source=Source("Part 1", "2.32 ms"))
 def offset(device: Device) -> Figure:
-    """At 64 in a cold process, the GPU lane lags behind the CPU lane by milliseconds.
+    """At size 64 in a new process, the GPU lane lags behind the CPU lane by milliseconds.
 
     Here the lag is the time that the CPU needs to reach the launch, and the GPU to begin. The profiler's buffer request
     is in the warm-up step, which the trace doesn't keep."""
@@ -164,10 +164,10 @@ def one_request(device: Device) -> Figure:
 
 @claim("P11", at_least(1), scope="timing", source=Source("Part 1", "a hole in step #1 only"))
 def holes(device: Device) -> Figure:
-    """The kernels of step #0 follow each other closely; a hole opens between those of step #1.
+    """The two kernels of step #0 follow each other closely, but a hole opens between the two kernels of step #1.
 
-    The widest hole is in step #0, where add runs for the first time. Every later step also has a hole, because at this
-    size the GPU is done before the CPU reaches the next launch."""
+    The longest hole is in step #0, in which add runs for the first time. Every later step also has a hole, because at
+    this size the GPU is done before the CPU reaches the next launch."""
 
     def second_to_first(run: Run) -> Figure:
         first, second = (hole(step).duration_us for step in run.whole.steps[:2])
@@ -179,9 +179,9 @@ def holes(device: Device) -> Figure:
 
 @claim("P12", at_least(1), scope="this-gpu", source=Source("Part 1", "another buffer request"))
 def request_in_second_hole(device: Device) -> Figure:
-    """The hole between the kernels of step #1 is one more buffer request.
+    """The hole between the two kernels of step #1 is another Activity Buffer Request.
 
-    No buffer request is in that hole. Look at what overlaps a gap before you name its cause."""
+    No Activity Buffer Request is in this hole. Look at what overlaps a gap before you name the cause of the gap."""
     run = device["matmul_add/unscheduled"].whole
     second = hole(run.steps[1])
     return Figure(len(requests(run.trace, second.start_us, second.end_us)), origin=run.origin)
@@ -189,14 +189,14 @@ def request_in_second_hole(device: Device) -> Figure:
 
 @claim("O-M9", equals(0), scope="this-gpu")
 def no_request_left(device: Device) -> Figure:
-    """With a warm-up step in the schedule no buffer request is left in a trace of three steps."""
+    """With a warm-up step in the schedule, a trace of three steps has no Activity Buffer Request."""
     run = device["matmul_add/eager_64_cold"]
     return Figure(len(requests(run.whole.trace)), origin=run.origin)
 
 
 @claim("O-M25", at_least(1), scope="this-gpu")
 def later_requests(device: Device) -> Figure:
-    """In a long trace the profiler requests buffers again, among the kept steps."""
+    """In a long trace, the profiler makes at least one Activity Buffer Request during the kept steps."""
     run = device["matmul_add/long_trace"]
     count = sum(after >= 0 for after in run.data["after_us"])
     return Figure(count, origin=run.origin, display=f"{count} in {run.data['kept_steps']:,} steps")
@@ -234,7 +234,7 @@ def first_kept(device: Device) -> Html:
         for process, run in runs.items()
         for step in run.steps[:2]
     }
-    caption = "The first two kept steps of a cold and of a warmed process"
+    caption = "The first two kept steps, in a new process (cold) and in one that ran three steps before (warmed)"
     return draw_steps(steps, caption, ident=chart_id("timeline", device, caption))
 
 
@@ -246,5 +246,5 @@ def first_steps(device: Device) -> Html:
         spans = (format_value(us, "us") for us in (step.end_us - step.start_us, hole(step).duration_us))
         inside = len(requests(run.trace, step.start_us, step.end_us))
         rows.append([code(step.name), *spans, inside, sum(map(is_query, step.calls)), len(step.calls)])
-    head = ["step", "CPU time", "hole", "buffer requests", "occupancy queries", "CUDA calls"]
+    head = ["step", "CPU time", "hole between kernels", "buffer requests", "occupancy queries", "CUDA calls"]
     return table("wait=0, warmup=0, active=5: the first five steps", head, rows)

@@ -61,7 +61,7 @@ def test_doctor_counts_what_was_removed() -> None:
 
 
 def test_when_the_second_kernel_starts(device: AlteredDevice) -> None:
-    assert second_starts(device).text.endswith(" before the first ends")
+    assert second_starts(device).text.endswith(" before the first kernel ends")
     assert early_when_recomputing(device).text == "3 of 3 steps"
 
     def later(step: Step) -> Step:
@@ -71,5 +71,5 @@ def test_when_the_second_kernel_starts(device: AlteredDevice) -> None:
 
     for name in ("fused", "training_fused_recompute"):
         device.steps(f"fused_mlp/{name}", later)
-    assert second_starts(device).text.endswith(" after the first has ended")
+    assert second_starts(device).text.endswith(" after the first kernel ends")
     assert early_when_recomputing(device).text == "0 of 3 steps"

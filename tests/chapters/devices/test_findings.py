@@ -197,7 +197,7 @@ def test_enqueue_before_and_after_the_profiler(tmp_path: Path, after_us: float, 
     drifting = probe(tmp_path / "drifting", "after_profiling", data)
     assert judge(measuring.enqueue_beyond_drift, "devices", drifting).status == "differs"
     rows = cells(measuring.profiled(device))
-    assert [row[0] for row in rows] == ["", "interleaved", "cold", "from Python", "enqueue"]
+    assert [row[0] for row in rows] == ["kind of time", "interleaved", "cold", "from Python", "enqueue"]
     assert [cell.split(" µs")[0] for cell in rows[4][1:4]] == ["20.0", "20.0", "24.0"]
     assert rows[4][4].startswith("1.20x")
 

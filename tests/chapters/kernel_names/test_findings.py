@@ -22,7 +22,7 @@ def test_a_family_as_a_table() -> None:
     content = findings.families(BOOK, "memset")
     assert content.startswith("<p>A fill isn&#x27;t a kernel of the program")
     assert cells(content) == [
-        ["token", "what it says", "known how"],
+        ["token", "meaning", "evidence"],
         ["Memset", "a fill with one value", "● documentedKineto"],
         ["CUDA memset", "a fill with one value, in the words of Nsight Systems", "● documentedNsight Systems"],
         ["Device", "the kind of memory", "● documentedKineto"],
@@ -58,7 +58,7 @@ def test_sources() -> None:
 
 def test_a_recorded_name_token_by_token() -> None:
     assert cells(findings.tokens(BOOK, "mlp/eager", index=0))[:2] == [
-        ["token", "what it says", "known how"],
+        ["token", "meaning", "evidence"],
         ["nvjet", "cuBLAS's matrix products for Hopper and newer", "◐ inferred"],
     ]
 

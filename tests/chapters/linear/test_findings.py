@@ -72,7 +72,7 @@ def test_tables_hold_what_they_show(device: AlteredDevice) -> None:
     order = ("<p>eager:", "aten::linear<", "aten::t<", "aten::addmm<", "<p>compiled:", "TorchDynamo Cache Lookup<")
     assert sorted(order, key=tree.index) == list(order)
     listed = flat(costs.biases(device))
-    assert "<td>addmm, a matrix of bias</td><td>64x64</td><td><button" in listed
+    assert "<td>addmm with a matrix of bias</td><td>64x64</td><td><button" in listed
     assert (listed.count("Memcpy DtoD"), listed.count(f"<code>{eager}</code>")) == (2, 1)
     assert f"<td>(1, 1024)</td>{numbers('2')}" in flat(layer.new_strides_table(device))
     factors = flat(costs.layouts(device))

@@ -193,8 +193,13 @@ def test_charts_have_a_step_for_each_recording(world: World) -> None:
     assert timed[0] == ["600 µs", "750 µs", "610 µs"]
     assert [text.endswith("1.01x of Eager") for text in timed[1]] == [True, True, True]
     parts = [(row[0], row[2]) for row in cells(costs.by_kernel(device, caption=CAPTION))[1:]]
-    assert [part for variant, part in parts if variant == "addmm, b a row"] == ["cuBLAS GEMM bf16 · 128x256x64 · nn"]
-    assert [variant for variant, part in parts if part == "copy device to device"] == ["Compiled", "addmm, b a matrix"]
+    assert [part for variant, part in parts if variant == "addmm with a row b"] == [
+        "cuBLAS GEMM bf16 · 128x256x64 · nn"
+    ]
+    assert [variant for variant, part in parts if part == "copy device to device"] == [
+        "Compiled",
+        "addmm with a matrix b",
+    ]
 
 
 def test_the_diff_shows_what_became_of_the_addition(world: World) -> None:

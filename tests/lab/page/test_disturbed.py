@@ -11,13 +11,14 @@ from kinetoscope.html import Html
 from snippets.lab.finding.band import at_least, equals
 from snippets.lab.finding.device import Device
 from snippets.lab.finding.figure import Figure
-from snippets.lab.page.disturbed import BANNER, without_idle_banner
+from snippets.lab.page.disturbed import BANNER, disturbed_banner, with_banners_of_shown
 from snippets.lab.page.frame import provenance, show, warning
 from snippets.lab.page.inline import fig_formatter
 from snippets.lab.page.ledger import ledger_list
 from snippets.lab.page.race import race_table
 from snippets.lab.page.tables import kernel_table
 from snippets.lab.page.verdict import section_claims
+from snippets.lab.recording.schema import Recording
 from tests.lab import samples
 from tests.lab.conftest import Book
 from tests.lab.samples import EVIL, Markup, assert_only_text, claim, environment, point, sample, save_all, timings
@@ -32,6 +33,10 @@ def device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Device:
     samples.recordings(monkeypatch, tmp_path)
     liger = sample("mlp/liger", environment=OTHERS)
     return save_all(tmp_path, EAGER, sample("mlp/compiled"), liger)
+
+
+def _disturbed(name: str, reason: str) -> Recording:
+    return sample(name, points=(point(timed=timings(), disturbed=reason),))
 
 
 def lines(content: str) -> list[str]:
@@ -84,15 +89,24 @@ def test_no_banner_on_a_page_that_shows_nothing_disturbed(device: Device, experi
     fences = (show("a", provenance, "mlp"), show("b", kernel_table, f"mlp/{experiment}"))
     page = markdown.markdown("\n\n".join(fences), extensions=["md_in_html", "snippets.lab.page.last"])
     assert ("Disturbed while it was recorded" in page) is (experiment == "eager")
+    assert "Don't trust the times of mlp/liger" not in page
     assert page.count("<div") == page.count("</div")
+
+
+@pytest.mark.parametrize("point", ["mlp/sweep_eager[size=2]", "mlp/sweep_eager"])
+def test_a_banner_keeps_what_its_page_shows(point: str) -> None:
+    names = {"mlp/sweep_eager": "a (b) and of c", "mlp/sweep": "a (b) and of c", "mlp/liger": "<d>"}
+    banner = f"{BANNER}{warning('Disturbed', disturbed_banner([_disturbed(*each) for each in names.items()]))}</div>"
+    kept = Markup(with_banners_of_shown(f"{banner}<p>{point} was disturbed: x</p>")).text
+    assert "the times of mlp/sweep_eager (a (b) and of c). Claims" in kept
+    assert with_banners_of_shown(f"{banner}<p>calm</p>") == "<p>calm</p>"
 
 
 @pytest.mark.usefixtures("device")
 def test_a_time_in_a_sentence_keeps_the_banner() -> None:
-    banner = f"{BANNER}{warning('Disturbed', 'x')}</div>"
-    time = fig_formatter("mlp.eager.interleaved_us", "", "", None)
-    assert without_idle_banner(banner + time) == banner + time
-    assert without_idle_banner(f"{banner}<p>calm</p>") == "<p>calm</p>"
+    page = show("a", provenance, "mlp") + fig_formatter("mlp.eager.interleaved_us", "", "", None)
+    assert f"the times of mlp/eager ({REASON}). Claims" in Markup(with_banners_of_shown(page)).text
+    assert "Disturbed" not in with_banners_of_shown(show("a", provenance, "mlp"))
 
 
 @pytest.mark.usefixtures("device")

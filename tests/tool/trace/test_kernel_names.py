@@ -274,11 +274,11 @@ def test_the_command_for_people(capsys: pytest.CaptureFixture[str]) -> None:
         "  tst    inferred    a letter for each type: inputs bf16, sums f32, result bf16",
         "  64x8   inferred    the tile of the result that a block computes at a time",
         "  64x16  inferred    64 elements along K in each stage, 16 stages in shared memory",
-        "  1x2    inferred    the cluster: so many neighboring blocks share what they load",
+        "  1x2    inferred    the cluster: this many neighboring blocks share the data that they load",
         "  wow    unknown     not known",
-        "  bias   inferred    a bias is added in the same kernel",
-        "  TNT    inferred    A transposed, B not transposed, as cuBLAS sees them: by columns; what follows is not "
-        "known",
+        "  bias   inferred    the kernel also adds a bias",
+        "  TNT    inferred    A transposed, B not transposed, as cuBLAS counts, by columns; the last letters are "
+        "unknown",
     ]
 
 
