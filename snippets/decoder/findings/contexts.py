@@ -38,7 +38,7 @@ KINDS = {
     "cat": "growing cache, read to its end",
     "static": "static cache, read to its end",
     "sliced": "static cache, read through a view",
-    "paged": "paged cache, written part read",
+    "paged": "paged cache, only the written part read",
 }
 
 
