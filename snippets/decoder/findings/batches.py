@@ -100,8 +100,8 @@ def products_bars(device: Device) -> Html:
     """Large products, the products of a decode step, and the whole step, by batch."""
     groups = {
         f"{int(batch):,} text{'s' * (batch != '1')}": {
-            "large products": timing_of_samples(entry(device, BATCHES, batch, "large_products_us")),
-            "products of a step": timing_of_samples(entry(device, BATCHES, batch, "products_us")),
+            "large": timing_of_samples(entry(device, BATCHES, batch, "large_products_us")),
+            "products": timing_of_samples(entry(device, BATCHES, batch, "products_us")),
             "whole step": timing_of_samples(entry(device, BATCHES, batch, "us")),
         }
         for batch in sizes(device)
