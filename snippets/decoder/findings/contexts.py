@@ -124,8 +124,7 @@ def shared_heads_split(device: Device) -> Figure:
 
 @claim("DE78", equals(0))
 def full_grid_without_split(device: Device) -> Figure:
-    """For 32 texts of 1,024 tokens, attention runs no kernel that adds up partial results, so it doesn't split the
-    keys."""
+    """For 32 texts of 1,024 tokens, attention runs no kernel that adds up partial results."""
     return Figure(int(combines(points(device, "shared", 32)[1024])), origin=device[SPLITS].origin)
 
 

@@ -97,13 +97,13 @@ def ten_floors(device: Device) -> Figure:
 
 @claim("DE3", at_least(500))
 def many_launches(device: Device) -> Figure:
-    """A token of `generate` takes at least 500 launches."""
+    """A token of `generate` needs at least 500 launches."""
     return launches(device)
 
 
 @claim("DE4", at_least(30))
 def launches_of_a_layer(device: Device) -> Figure:
-    """A token of `generate` takes at least 30 launches for each layer."""
+    """A token of `generate` needs at least 30 launches for each layer."""
     per_layer = launches(device)
     return Figure(per_layer.number / SMALL.layers, origin=per_layer.origin, conclusive=per_layer.conclusive)
 
