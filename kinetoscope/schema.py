@@ -41,7 +41,7 @@ DOCUMENTS: Mapping[str, tuple[type[Struct], ...]] = {
     "doctor": (DoctorDocument,),
 }
 """Command -> the documents that it prints, told apart by their `kind`."""
-KIND = "Which document it is."
+KIND = "Kind of the document."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -39,7 +39,7 @@ class ShiftRow(Struct, frozen=True):
     """A change with its noise."""
 
     percent: float
-    """Positive: it takes longer."""
+    """Change in percent; positive if the work takes longer."""
     noise_percent: float | None
     """The largest change that chance alone causes more often than once in 200 comparisons; null if unknown."""
     p: float
@@ -50,20 +50,20 @@ class DifferenceRow(Struct, frozen=True):
     """Matched work before and after: of the GPU, or without GPU work an operator's own time."""
 
     name: str
-    """Decoded: `cuBLAS GEMM bf16 → CUTLASS GEMM bf16`."""
+    """Decoded names, such as `cuBLAS GEMM bf16 → CUTLASS GEMM bf16`."""
     change: ChangeKind
     before: tuple[str, ...]
-    """Names as the profiler wrote them, each once."""
+    """Names of the work before, as the profiler wrote the names, each name once."""
     after: tuple[str, ...]
     calls: tuple[float, float]
-    """Per step, before and after."""
+    """Number of calls per step, before and after."""
     before_us: float
-    """Mean time per step."""
+    """Mean time per step before."""
     after_us: float
     change_us: float
-    """Positive: it takes longer."""
+    """Change of the time per step; positive if the work takes longer."""
     shift: ShiftRow | None
-    """Null if either side has no such work, or no time of it."""
+    """Change with its noise; null if one side has no such work or no time of such work."""
 
 
 class RegressionRow(Struct, frozen=True):
@@ -78,54 +78,55 @@ class GateRow(Struct, frozen=True):
     """The judgment of `--gate`."""
 
     percent: float
-    """The limit."""
+    """The limit that `--gate` gives."""
     judged: int
     """Number of tested quantities."""
     is_whole: bool
     """Whether the files lost nothing that is judged; if not, the exit code is 3."""
     regressions: tuple[RegressionRow, ...]
-    """Empty, and `is_whole`: the gate passes."""
+    """The slowdowns; the gate passes if this list is empty and `is_whole` is true."""
 
 
 class ComparisonDocument(Struct, frozen=True, kw_only=True, tag_field="kind", tag="comparison"):
     """The JSON of `diff`, and of `report` on two traces."""
 
     schema_version: Literal[1] = SCHEMA_VERSION
-    """Raised when a key is renamed, removed or changes its meaning; keys that are added leave it."""
+    """Version of the schema. It rises when a key is renamed, removed or changes its meaning, not when one is added."""
     files: Files
     """Names of the files of each side."""
     headline: str
-    """What changed, and whether it is more than the noise, in a sentence or two."""
+    """What changed, and whether the change is more than the noise, in a sentence or two."""
     cannot_tell: tuple[Unanswered, ...]
-    """`times-per-step`: the steps of the sides do not compare. `noise`: one value on a side."""
+    """What the files cannot show. `times-per-step`: steps before and after run different work. `noise`: one side has a
+    single value."""
     gate: GateRow | None = None
-    """The judgment; null without `--gate`."""
+    """The judgment of `--gate`; null without `--gate`."""
     gpus: tuple[str, ...]
-    """Before and after; empty without GPU work."""
+    """Names of the GPUs before and after; empty without GPU work."""
     samples: Samples
-    """How many values the noise comes from."""
+    """Number of values from which the noise is computed."""
     steps_from: tuple[str, str]
     """What marks the steps of each side."""
     do_steps_compare: bool
-    """False: the steps of the sides hold other work, and times per step say nothing."""
+    """Whether steps before and after run the same work; if false, times per step cannot be compared."""
     gpu_busy: ShiftRow | None
     """Change of the GPU's busy time per step; null without GPU work."""
     step: ShiftRow | None = None
     """Change of a step's time, without GPU work; null with GPU work, where the profiler lengthens steps."""
     totals_us_per_step: dict[str, tuple[float, float]]
-    """Before and after."""
+    """Times before and after."""
     causes_us_per_step: dict[str, float]
-    """Why a step takes longer (positive) or shorter; they add up to the change of the step's time."""
+    """Causes that make a step longer (positive) or shorter; all causes add up to the change of the step's time."""
     differences: tuple[DifferenceRow, ...]
-    """The largest change first."""
+    """Differences of the work, the largest change first."""
     damage: tuple[str, ...]
-    """What the files lost, a sentence each."""
+    """What is damaged or missing in the files, in one sentence each."""
     notes: tuple[str, ...]
-    """Limits of the comparison, a sentence each."""
+    """Limits of the comparison, in one sentence each."""
     method: str
-    """How noise is computed."""
+    """How the noise is computed."""
     truncated: tuple[Cut, ...] = ()
-    """The lists that are cut."""
+    """The lists that this document shortens."""
 
 
 def comparison_document(result: Comparison, files: Files, gate: GateRow | None = None) -> ComparisonDocument:

@@ -21,13 +21,13 @@ class Check(Struct, frozen=True):
     """The result of one check. `failed`: no useful recording or reading is possible until it is fixed."""
 
     name: str
-    """What is checked: `file`, `steps`, `driver`."""
+    """What is checked, such as `file`, `steps` or `driver`."""
     status: Status
     """`failed`: no useful recording or reading is possible until it is fixed."""
     seen: str
-    """The result with its values."""
+    """The result of the check, with the values."""
     cure: str = ""
-    """The fix; empty if there is nothing to do."""
+    """What to do; empty if nothing needs fixing."""
     sources: tuple[str, ...] = ()
     """Threads in which people asked about this fault, as `repository#number`, or the rule's origin."""
 
@@ -41,17 +41,17 @@ class DoctorDocument(Struct, frozen=True, kw_only=True, tag_field="kind", tag="d
     """The JSON of `doctor`."""
 
     schema_version: Literal[1] = SCHEMA_VERSION
-    """Raised when a key is renamed, removed or changes its meaning; keys that are added leave it."""
+    """Version of the schema. It rises when a key is renamed, removed or changes its meaning, not when one is added."""
     subject: Literal["machine", "trace"]
     """What was checked."""
     file: str
     """Name of the trace's file, without its folder; empty for a machine."""
     verdict: str
-    """Whether it can be relied on, in a sentence."""
+    """Whether the machine or the trace can be relied on, in a sentence."""
     ok: bool
     """Whether no check failed; warnings do not count."""
     checks: tuple[Check, ...]
-    """In the order in which they were made; a check that does not apply is left out."""
+    """The checks, in the order in which they ran; a check that does not apply is left out."""
     truncated: tuple[Cut, ...] = ()
     """Always empty: no check is left out."""
 

@@ -17,20 +17,20 @@ class RankParts(Struct, frozen=True):
     steps: int
     step_us: float
     own_us: float
-    """Kernels and copies that do not communicate."""
+    """Time of kernels and copies that do not communicate."""
     hidden_us: float
-    """Of `own_us`: beside communication."""
+    """The part of `own_us` during which communication runs, too."""
     transfer_us: float
-    """Only communication runs, and it does not wait."""
+    """Time in which only communication runs, without waiting."""
     waiting_us: float
-    """Only communication runs, and it waits for another rank."""
+    """Time in which only communication runs, and waits for another rank."""
     idle_us: float
     stalled_us: float
-    """Of `idle_us`: the program does not launch, for a reason that is not the cost of launching."""
+    """The part of `idle_us` in which the program does not launch, for a reason other than the cost of launching."""
     launching_us: float
-    """Of `idle_us`: the next launch comes late, from a thread that works."""
+    """The part of `idle_us` in which the next launch comes late, from a thread that works."""
     hidden_waiting_us: float
-    """Waiting beside own work, which costs nothing."""
+    """Waiting at the same time as own work, which does not make the step longer."""
 
     @property
     def work_us(self) -> float:

@@ -23,13 +23,13 @@ class RankCall:
 
     rank: int
     start_us: float
-    """Negative."""
+    """Start of the kernel, a negative number."""
     waiting_us: float
-    """From the start on."""
+    """Time that the kernel waits, from its start on."""
     exposed_waiting_us: float
-    """Of it: with nothing beside it on the rank's GPU."""
+    """The part of `waiting_us` in which nothing else runs on the rank's GPU."""
     beside: tuple[tuple[float, float], ...]
-    """Start and end of the rank's own work beside the kernel; empty where calls of many collectives are listed."""
+    """Start and end of the rank's own work during the kernel; empty in a list of calls of many collectives."""
 
 
 @dataclass(frozen=True)
@@ -41,13 +41,13 @@ class CollectiveTimes:
     """`allreduce`, `allgather`, `reducescatter`, `alltoall`, `barrier` or `sendrecv`."""
     group: str
     members: tuple[int, ...]
-    """Empty if the traces do not list them."""
+    """Ranks of the group; empty if the traces do not list the ranks."""
     index: int
-    """Its number in the group."""
+    """Number of the collective within its group."""
     bytes: int | None
-    """Of the whole array, on the rank with most; None if the traces do not tell."""
+    """Bytes of the whole array on the rank with the largest array; null if the traces do not contain the size."""
     transfer_us: float
-    """The most that the transfer takes: the shortest call."""
+    """The most time that the transfer can take, which is the time of the shortest call."""
     last: int
     """The rank that arrives last."""
     exposed_waiting_us: float
@@ -64,7 +64,7 @@ class GroupWaiting:
     rank: int
     last: int
     collectives: float
-    """Per step."""
+    """Number of collectives per step."""
     waiting_us: float
     exposed_waiting_us: float
 

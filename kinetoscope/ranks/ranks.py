@@ -51,9 +51,9 @@ class RankTimes:
     exposed_us: float
     idle_us: float
     last_at: int
-    """Collectives at which it arrived last and another rank waited longer than the clocks of the ranks differ."""
+    """Number of collectives at which this rank arrived last, and another rank waited longer than the clocks differ."""
     delays_us: float
-    """Time that the other ranks together waited for it, hidden or not, per step."""
+    """Time per step that the other ranks together waited for this rank, hidden or not."""
 
 
 @dataclass(frozen=True)

@@ -31,57 +31,58 @@ class EventRow(Struct, frozen=True):
     """An event of the trace that shows a finding."""
 
     name: str
-    """As the profiler wrote it."""
+    """Name of the event, as the profiler wrote the name."""
     kind: str
     """`kernel`, `memcpy`, `memset`, `operator`, `annotation`, `runtime call`, `Python function` or `time`."""
     start_us: float
-    """Since the first event of the trace."""
+    """Start of the event, counted from the first event of the trace."""
     duration_us: float
     device: int | None = None
-    """GPU, of work on a GPU."""
+    """Index of the GPU; null for events on the CPU."""
     stream: int | None = None
-    """Stream, of work on a GPU."""
+    """Stream of the GPU work; null for events on the CPU."""
     thread: str | None = None
-    """`pid/tid`, of events on the CPU."""
+    """`pid/tid` of an event on the CPU; null for GPU work."""
 
 
 class FindingRow(Struct, frozen=True):
     """A fault that a rule found, the largest ceiling first."""
 
     id: str
-    """The rule, and a digest of the place if there is one: equal for one fault in traces of two versions of a program,
-    since numbers of lines do not count."""
+    """Name of the rule, and a digest of the fault's place if the trace has a place. Line numbers do not change the id,
+    so the id stays the same between two versions of a program."""
     rule: str
     severity: Severity
-    """By `ceiling_share`: `high` from 0.20 on, `medium` from 0.05 on, else `low`."""
+    """`high` if `ceiling_share` is at least 0.20, `medium` if `ceiling_share` is at least 0.05, else `low`."""
     title: str
-    """The fault with its measured values."""
+    """The fault, with its measured values."""
     where: str
-    """Operator, module, source line or rank; empty if the trace does not tell."""
+    """Operator, module, source line or rank with the fault; empty if the trace does not contain the place."""
     ceiling_us_per_step: float
-    """The most that a step can get shorter by mending it. Never a promise; ceilings of two findings do not add up."""
+    """The most time that fixing the fault can save in a step; the real saving can be smaller. Ceilings of two findings
+    do not add up."""
     ceiling_share: float
-    """Of `mean_step_us`: 0.25 is a quarter of a step."""
+    """The ceiling as a share of `mean_step_us`: 0.25 is a quarter of a step."""
     is_once: bool
-    """Whether it costs its time once, so that later steps gain nothing; `--fail-on` does not count it."""
+    """Whether the fault costs its time only once and not in later steps; `--fail-on` does not count such a fault."""
     evidence_us_per_step: float
-    """Time that the events take in a step."""
+    """Time that the events of the fault take in a step."""
     evidence: tuple[EvidenceRow, ...]
     """The measured values."""
     events: tuple[EventRow, ...]
-    """Events that show it, the longest first: at most 100, of the median step where it has them."""
+    """At most 100 events that show the fault, the longest first; from the median step if this step has such events."""
     confidence: Confidence
-    """`high`: events of the trace are the fault; `medium`: names, shapes or order tell it; `low`: a model tells it, or
-    only the traces of all ranks do."""
+    """`high`: events of the trace are the fault. `medium`: names, shapes or the order of events suggest the fault.
+    `low`: a model suggests the fault, or only the traces of all ranks can show the fault."""
     false_positive: str
-    """When it is no fault."""
+    """When the finding is no fault."""
     advice: str
-    """What to do."""
+    """What to do against the fault."""
     source: str
     """Origin of the rule."""
     page: str
-    """The section that shows this fault, else the section on its rule: an address if `site` is known, else a path below
-    the site."""
+    """The book's section that shows this fault, else the section on the fault's rule. An address if `site` is known,
+    else a path within the book."""
 
 
 def finding_rows(findings: Sequence[Finding], step_us: float, site: str = "") -> tuple[FindingRow, ...]:

@@ -30,8 +30,8 @@ class RankFindingRow(FindingRow, frozen=True):
     """The findings of one rule on several ranks: the values are of the rank that it costs most."""
 
     ranks: tuple[RankCeiling, ...]
-    """The ranks that have it, in their order. If collectives mostly wait for other ranks, `severity` is that of their
-    transfer alone."""
+    """The ranks that have the fault, in their order. If collectives mostly wait for other ranks, `severity` counts only
+    the time of the transfer."""
 
 
 class StragglerRow(Struct, frozen=True):
@@ -43,21 +43,21 @@ class StragglerRow(Struct, frozen=True):
     among: tuple[int, ...]
     """The ranks that wait for each other, directly or through others, with the late ones."""
     share: float
-    """Of the waiting of `among`, hidden or not, at collectives at which the late ranks arrive last."""
+    """Share of the waiting of the ranks `among`, hidden or not, at collectives at which the late ranks arrive last."""
     wait_us_per_step: float
     """The ceiling: the time by which a step would be shorter if the late ranks were on time."""
     waited_us_per_step: float
-    """The mean time that each partner waits for the late ranks, beside own work or not."""
+    """The mean time that each partner waits for the late ranks, with or without own work at the same time."""
     step_us: float
     """The time of a step on the late rank's GPU."""
     is_shared_out: bool
-    """Whether an all-to-all gives the late rank more than the others, so that they would get what it loses."""
+    """Whether an all-to-all gives the late rank more than other ranks, so that balancing gives other ranks more."""
     own_work_excess_us: float
-    """The own work of the late rank beyond the median of the others."""
+    """How much longer the own work of the late rank takes than the median of the other ranks."""
     stalled_excess_us: float
-    """The time beyond the median of the others in which the late rank's GPU is idle and no launch is to blame."""
+    """Idle time of the late rank's GPU for which no launch is to blame, beyond the median of the other ranks."""
     operations: tuple[OperationTimes, ...]
-    """By operation, the largest difference first."""
+    """Times by operation, the largest difference first."""
     why: str
 
 
@@ -78,7 +78,7 @@ class StageRow(Struct, frozen=True):
     own_us: float
     transfer_us: float
     waits_us: dict[str, float]
-    """Rank that it sends to or receives from -> exposed waiting for it."""
+    """Exposed waiting for each rank that this stage sends to or receives from."""
     idle_us: float
     bubble_us: float
     """Time in which the stage neither works nor transfers."""
@@ -99,17 +99,18 @@ class RanksDocument(Struct, frozen=True, kw_only=True, tag_field="kind", tag="ra
     """The JSON of `report` on the ranks of a job."""
 
     schema_version: Literal[1] = SCHEMA_VERSION
-    """Raised when a key is renamed, removed or changes its meaning; keys that are added leave it."""
+    """Version of the schema. It rises when a key is renamed, removed or changes its meaning, not when one is added."""
     files: tuple[str, ...]
     """Names of the files, without their folders, in the order in which they were given."""
     site: str
-    """Address of the book: of `--site`, KINETOSCOPE_SITE or the package; empty if unknown, and pages are paths."""
+    """Address of the book, from `--site`, KINETOSCOPE_SITE or the package; if empty, each `page` is a path."""
     headline: str
-    """What the ranks wait for, and what it costs, in a sentence or two."""
+    """What the ranks wait for, and how much time the waiting costs, in a sentence or two."""
     findings: tuple[RankFindingRow, ...] | None
     """The findings of each rank's trace by rule, the largest ceiling first; null if all files are digests."""
     cannot_tell: tuple[Unanswered, ...]
-    """`findings`: of ranks that are given as digests. `stragglers`: nothing tells who arrives last, or ranks lack."""
+    """What the files cannot show. `findings`: ranks are given as digests. `stragglers`: ranks are missing, or no event
+    shows which rank arrives last."""
     is_whole: bool
     """Whether times per step of all ranks can be judged: false if a file is cut off, damaged or lacks kernels."""
     ranks: tuple[RankTimes, ...]
@@ -127,11 +128,11 @@ class RanksDocument(Struct, frozen=True, kw_only=True, tag_field="kind", tag="ra
     groups: tuple[GroupRow, ...]
     """Sets of ranks that wait for each other."""
     exposed_transfer_us_per_step: float
-    """Transfer with nothing beside it, the median of the ranks."""
+    """Time of transfers during which the rank's GPU runs nothing else, as the median of the ranks."""
     launch_bound_rank: int | None
-    """The rank whose GPU waits longest for launches, if that is a tenth of its step."""
+    """The rank whose GPU waits longest for launches; null if this waiting is less than a tenth of the rank's step."""
     pipeline: PipelineRow | None
-    """The stages of a pipeline and its bubble; null if the ranks are no pipeline."""
+    """The stages of a pipeline and the pipeline's bubble; null if the ranks are no pipeline."""
     costliest_collective: CollectiveTimes | None
     """The collective with the longest exposed waiting of a rank."""
     longest_collective: CollectiveTimes | None
@@ -139,11 +140,11 @@ class RanksDocument(Struct, frozen=True, kw_only=True, tag_field="kind", tag="ra
     clocks: Clocks
     """How well the clocks of the ranks agree."""
     notes: tuple[str, ...]
-    """Limits of the comparison, a sentence each."""
+    """Limits of the comparison, in one sentence each."""
     method: str
     """How the late rank is found."""
     truncated: tuple[Cut, ...] = ()
-    """The lists that are cut."""
+    """The lists that this document shortens."""
 
 
 def ranks_document(

@@ -28,7 +28,7 @@ class GpuRow(Struct, frozen=True):
     device: int
     busy_us_per_step: float
     share: float
-    """Of the time of a step, until the GPUs are done."""
+    """GPU's busy time as a share of a step's time, until all GPUs are done."""
     bubble_us_per_step: float
     """Time in which this GPU is idle while another GPU of the process works."""
 
@@ -38,10 +38,10 @@ class TokenLoop(Struct, frozen=True):
 
     tokens: int
     sequences: int | None
-    """Sequences that get a token in a step; null if the trace does not tell."""
+    """Number of sequences that get a token in a step; null if the trace does not contain the number."""
     us_per_token: float
     before_first_us: float
-    """The GPU's time before its first token: the prefill, if the trace has it."""
+    """The GPU's time before the first token, which is the prefill if the trace contains the prefill."""
 
 
 class Waiting(Struct, frozen=True):
@@ -49,9 +49,9 @@ class Waiting(Struct, frozen=True):
 
     both_busy_us: float
     only_cpu_us: float
-    """The GPU waits: for launches, for data, for Python."""
+    """Time in which only the CPU works, and the GPU waits for launches, data or Python."""
     only_gpu_us: float
-    """The CPU waits for the GPU, or no event of the CPU is recorded."""
+    """Time in which only the GPU works: the CPU waits, or no event of the CPU is recorded."""
     neither_us: float
 
 
@@ -67,7 +67,7 @@ class PlaceRow(Struct, frozen=True):
     """GPU work by the innermost line of the program, or kind of module, around its launch."""
 
     place: str
-    """`train.py(12): step`, `Linear`; empty for work outside of any."""
+    """Line or module, such as `train.py(12): step` or `Linear`; empty for work outside all lines and modules."""
     gpu_us_per_step: float
     launches_per_step: float
 
@@ -78,8 +78,8 @@ class AliveRow(Struct, frozen=True):
     op: str
     where: str
     category: str
-    """`activation`, `gradient`, `optimizer state`, `input`, `temporary` or `other`: told from the times of allocation
-    and release."""
+    """`activation`, `gradient`, `optimizer state`, `input`, `temporary` or `other`, inferred from the times of
+    allocation and release."""
     bytes: int
     count: int
 
@@ -88,15 +88,15 @@ class DevicePeak(Struct, frozen=True, kw_only=True):
     """The peak of a device's allocated memory."""
 
     device: str
-    """`GPU 0`, `CPU`."""
+    """Name of the device, such as `GPU 0` or `CPU`."""
     peak_bytes: int
     at_us: float
     reserved_bytes: int | None
-    """The most that PyTorch's allocator held."""
+    """The most memory that PyTorch's allocator reserved."""
     total_bytes: int | None
-    """The device's memory."""
+    """Size of the device's memory."""
     before_trace_bytes: int | None
-    """Allocated before the trace began; null if the trace has no totals."""
+    """Memory that was allocated before the trace began; null if the trace has no totals."""
 
 
 class Memory(DevicePeak, frozen=True, kw_only=True):
@@ -104,7 +104,7 @@ class Memory(DevicePeak, frozen=True, kw_only=True):
 
     bytes_by_category: dict[str, int]
     alive: tuple[AliveRow, ...]
-    """What is allocated at the peak, the largest first."""
+    """Memory that is allocated at the peak, the largest amount first."""
     other_devices: tuple[DevicePeak, ...]
 
 
@@ -112,40 +112,40 @@ class TraceReport(Summary, frozen=True, kw_only=True, tag_field="kind", tag="tra
     """The JSON of `report` on one trace: the keys of `summary`, the diagnosis, and where the time goes."""
 
     schema_version: Literal[1] = SCHEMA_VERSION
-    """Raised when a key is renamed, removed or changes its meaning; keys that are added leave it."""
+    """Version of the schema. It rises when a key is renamed, removed or changes its meaning, not when one is added."""
     file: str
     """Name of the trace's file, without its folder."""
     site: str
-    """Address of the book: of `--site`, KINETOSCOPE_SITE or the package; empty if unknown, and pages are paths."""
+    """Address of the book, from `--site`, KINETOSCOPE_SITE or the package; if empty, each `page` is a path."""
     headline: str
-    """The time of a step, the GPU's share of it, and the largest cost, in a sentence or two."""
+    """The time of a step, the GPU's share of this time, and the largest cost, in a sentence or two."""
     findings: tuple[FindingRow, ...]
-    """The faults, the largest ceiling first. Empty: no rule found one, and `cannot_tell` may name why."""
+    """The faults, the largest ceiling first. Empty if no rule found a fault; `cannot_tell` may say why."""
     cannot_tell: tuple[Unanswered, ...]
-    """Rules that lack data."""
+    """Rules for which the trace lacks data."""
     is_whole: bool
-    """Whether times per step can be judged: false if the file is cut off, or kernels, calls or operators in it are
-    damaged or missing."""
+    """Whether times per step can be judged: false if the file is cut off, or kernels, calls or operators in the file
+    are damaged or missing."""
     mean_step_us: float
-    """The time that `ceiling_share` divides: the mean step, or the median if that is longer."""
+    """The time by which `ceiling_share` is divided: the mean step, or the median step if the median is longer."""
     gpus: tuple[GpuRow, ...]
     """The GPUs on which the process computes, by their index."""
     kernels_us_per_step: float
     """Time in which a kernel runs on a GPU."""
     copies_alone_us_per_step: float
-    """Time in which copies between host and GPU run, and no kernel."""
+    """Time in which copies between host and GPU run, and no kernel runs."""
     idle_us: float | None
-    """The GPU's idle time over all steps and between them; null without GPU work."""
+    """The GPU's idle time within all steps and between steps; null without GPU work."""
     idle_in_steps_us: float | None
-    """Of it, within steps."""
+    """The part of `idle_us` within steps."""
     idle_between_steps_us: float | None
-    """Of it, between steps."""
+    """The part of `idle_us` between steps."""
     waiting: Waiting | None
     """Who waits for whom in a mean step; null without GPU work."""
     gaps: tuple[GapRow, ...]
     """Why the GPU is idle in the median step, the longest time first."""
     cpu_us_per_step: dict[str, float]
-    """What the threads of the steps do, in a mean step, the longest first."""
+    """CPU time of a mean step by what the threads do, the longest time first."""
     source_lines: tuple[PlaceRow, ...]
     """GPU time by line of the program, if the trace has stacks (`with_stack=True`)."""
     modules: tuple[PlaceRow, ...]
@@ -153,11 +153,11 @@ class TraceReport(Summary, frozen=True, kw_only=True, tag_field="kind", tag="tra
     token_loop: TokenLoop | None
     """A loop that produces one token per step; null if a step does not produce one token."""
     operators_from_capture: int
-    """GPU activities of graph replays that got their operators from `--capture`."""
+    """Number of GPU activities of graph replays that got their operators from `--capture`."""
     memory: Memory | None
-    """What memory holds at its peak; null if the trace has no memory events (`profile_memory=True`)."""
+    """What memory holds at its peak; null if the trace has no memory events, which need `profile_memory=True`."""
     truncated: tuple[Cut, ...] = ()
-    """The lists that are cut."""
+    """The lists that this document shortens."""
 
 
 def trace_report(diagnosed: DiagnosedTrace) -> TraceReport:

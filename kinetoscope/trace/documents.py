@@ -28,25 +28,25 @@ FIRST_KEYS = ("kind", "schema_version", "file", "site", "headline", "findings", 
 
 
 class Unanswered(Struct, frozen=True):
-    """A question that the files cannot answer. It is no clean bill: the fault may be there."""
+    """A question that the files cannot answer, so a fault may still be there."""
 
     rule: str
-    """Name of the rule, or what is asked: `findings`, `noise`, `stragglers`, `times-per-step`."""
+    """Name of the rule, or of another question: `findings`, `noise`, `stragglers` or `times-per-step`."""
     reason: str
     """What the files lack."""
     option: str
-    """What to record: mostly an option of torch.profiler.profile; empty if nothing records it."""
+    """What to record, mostly an option of torch.profiler.profile; empty if no option records the missing data."""
 
 
 class Cut(Struct, frozen=True):
     """A list of which a document has the first rows only."""
 
     key: str
-    """Path of the list: `kernels`, `findings[0].events`."""
+    """Path of the list, such as `kernels` or `findings[0].events`."""
     rows: int
-    """Rows in the document."""
+    """Number of rows in this document."""
     of: int
-    """Rows without the cut."""
+    """Number of rows of the whole list."""
 
 
 def rows_argument(text: str) -> Rows:

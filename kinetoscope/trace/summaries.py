@@ -19,14 +19,14 @@ class KernelSummary(Struct, frozen=True):
     total_us: float
     mean_us: float
     op: str | None
-    """The operator that launched it most often."""
+    """The operator that launched this kernel most often."""
     grid: Triple | None
     block: Triple | None
     registers: int | None
-    """Per thread."""
+    """Registers per thread."""
     shared_memory_bytes: int | None
     overlap_us: float = 0.0
-    """Of `total_us`, while the kernel before on its stream was still running."""
+    """The part of `total_us` in which the kernel before on the same stream was still running."""
 
 
 class OperatorSummary(Struct, frozen=True):
@@ -35,9 +35,9 @@ class OperatorSummary(Struct, frozen=True):
     name: str
     calls: int
     self_cpu_us: float
-    """Without the operators inside, over the whole trace."""
+    """CPU time over the whole trace, without the operators that this operator calls."""
     cpu_us: float
-    """With the operators inside, over the whole trace."""
+    """CPU time over the whole trace, with the operators that this operator calls."""
 
 
 class DeviceSummary(Struct, frozen=True):
@@ -63,90 +63,90 @@ class KindSummary(Struct, frozen=True):
 
     count: int
     step_us: float
-    """The low median; at least its GPU work."""
+    """The low median of the steps' times; at least the time of their GPU work."""
     gpu_busy_us_per_step: float
     name: str
-    """Of the marks; empty if they differ."""
+    """Name of the marks around these steps; empty if the names differ."""
 
 
 class Summary(Struct, frozen=True, kw_only=True):
     """Counts are per step (the low median if steps differ); times are means over the active steps."""
 
     device: str | None
-    """Name of the GPU; null if the file does not tell."""
+    """Name of the GPU; null if the file does not contain the name."""
     steps: int
-    """The active steps."""
+    """Number of active steps."""
     steps_agree: bool
-    """Whether all steps run the same work; if not, counts are the low median of a step."""
+    """Whether all steps run the same work; if they do not, counts are low medians over the steps."""
     kernels_per_step: int
-    """Kernels that a step launches."""
+    """Number of kernels that a step launches."""
     memcpy_per_step: int
-    """Copies by the GPU."""
+    """Number of copies by the GPU."""
     memset_per_step: int
-    """Fills by the GPU."""
+    """Number of memory fills by the GPU."""
     launches_per_step: int
-    """Calls that start GPU work; no queries or waits."""
+    """Number of calls that start GPU work, without queries and waits."""
     kernel_time_us_per_step: float
-    """A sum: overlapping kernels count twice."""
+    """Sum of the times of all kernels; time in which two kernels overlap counts twice."""
     overlap_us_per_step: float
-    """Of `kernel_time_us_per_step`, while the kernel before on the same stream was still running."""
+    """The part of `kernel_time_us_per_step` in which the kernel before on the same stream was still running."""
     gpu_busy_us_per_step: float
-    """Time in which the GPU works, overlapping work counted once."""
+    """Time in which the GPU works; overlapping work counts once."""
     gpu_idle_us_per_step: float
     """Idle time between the first and the last GPU work of a step."""
     unattributed: int
-    """GPU activities outside all steps."""
+    """Number of GPU activities outside all steps."""
     steps_from: str
-    """What marks the steps: `ProfilerStep`, an annotation, graph replays, `the whole trace`."""
+    """What marks the steps: `ProfilerStep`, an annotation, graph replays, or `the whole trace`."""
     uncounted: tuple[UncountedSummary, ...]
-    """The activities of `unattributed`, by reason."""
+    """The activities that `unattributed` counts, by reason."""
     step_us: float
-    """A step on the CPU: the low median."""
+    """The low median of a step's time on the CPU."""
     syncs_per_step: int
-    """Calls that make the CPU wait for the GPU."""
+    """Number of calls that make the CPU wait for the GPU."""
     h2d_us_per_step: float
-    """Copies from host to device, a sum."""
+    """Sum of the times of copies from host to device."""
     d2h_us_per_step: float
-    """Copies from device to host, a sum."""
+    """Sum of the times of copies from device to host."""
     collectives_us_per_step: float
-    """A sum."""
+    """Sum of the times of collectives."""
     exposed_collectives_us_per_step: float
-    """Of it, while no other kernel ran on that GPU."""
+    """The part of `collectives_us_per_step` in which no other kernel ran on the same GPU."""
     devices: tuple[DeviceSummary, ...]
-    """Each of several GPUs; empty where all work is on one GPU."""
+    """One row for each GPU; empty if all work is on one GPU."""
     processes: tuple[str, ...]
-    """The processes that were merged into the file; empty where it is of one process."""
+    """The processes whose traces were merged into the file; empty if the file is of one process."""
     is_cut: bool
-    """Whether the file ends in the middle."""
+    """Whether the file is cut off before its end."""
     stream_waits: tuple[WaitSummary, ...] = ()
-    """Waits by kind and stream, over the whole trace; no work of a GPU."""
+    """Waits by kind and stream, over the whole trace; a wait is not GPU work."""
     counters: tuple[CounterSummary, ...] = ()
     """Counters of hardware or of other tools, over the whole trace."""
     launches: int = 0
-    """Launches of kernels in the whole trace, without those captured into a CUDA graph."""
+    """Number of kernel launches in the whole trace, without launches that are captured into a CUDA graph."""
     launches_without_kernel: int = 0
-    """Of `launches`, those whose kernel the file lacks."""
+    """Number of `launches` whose kernel the file lacks."""
     damaged: tuple[Damage, ...] = ()
-    """Events with missing or impossible values, and what was done with them."""
+    """Events with missing or impossible values, and how kinetoscope treats these events."""
     notes: tuple[str, ...]
-    """Limits of these numbers, a sentence each."""
+    """Limits of these numbers, in one sentence each."""
     kernels: tuple[KernelSummary, ...]
     """Kernels of the active steps by name and launch shape, the longest total first."""
     kinds_of_step: tuple[KindSummary, ...] = ()
-    """The kind with most time first; empty where all steps are of one kind."""
+    """Kinds of steps, the kind with the most time first; empty if all steps are of one kind."""
     operators: tuple[OperatorSummary, ...] = ()
-    """Operators by their own CPU time, where the trace has no GPU work."""
+    """Operators by their own CPU time; empty if the trace has GPU work."""
 
 
 class SummaryDocument(Summary, frozen=True, kw_only=True, tag_field="kind", tag="summary"):
     """The JSON of `summary`."""
 
     schema_version: Literal[1] = SCHEMA_VERSION
-    """Raised when a key is renamed, removed or changes its meaning; keys that are added leave it."""
+    """Version of the schema. It rises when a key is renamed, removed or changes its meaning, not when one is added."""
     file: str
     """Name of the trace's file, without its folder."""
     truncated: tuple[Cut, ...] = ()
-    """The lists that are cut."""
+    """The lists that this document shortens."""
 
 
 def summary_document(summary: Summary, file: str) -> SummaryDocument:

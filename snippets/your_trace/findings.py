@@ -201,7 +201,7 @@ def exit_codes(device: Device) -> Html:
     checks: list[list[Cell]] = [[code(f"kinetoscope {asked}"), text] for asked, text in CHECKS.items()]
     return Html(
         table("Exit codes of all commands", ["code", "meaning"], codes, text_columns=2)
-        + table("What can fail", ["check", "passes if"], checks, text_columns=2)
+        + table("When each check passes", ["command", "the check passes if"], checks, text_columns=2)
     )
 
 

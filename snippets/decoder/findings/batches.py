@@ -54,7 +54,8 @@ def measured_knee(device: Device) -> Figure:
 
 @claim("DE33", between(0.75, 1.25), scope="timing")
 def knee_as_predicted(device: Device) -> Figure:
-    """The batch from which large products are compute-bound is within 25 % of its prediction from this GPU's rates."""
+    """The batch size at which large products become compute-bound is within 25 % of its prediction from this GPU's
+    rates."""
     predicted, measured = predicted_knee(device), measured_knee(device)
     low, high = (bound / predicted.number for bound in measured.bounds)
     return Figure(measured.number / predicted.number, "x", (low, high), measured.origin)
@@ -62,8 +63,8 @@ def knee_as_predicted(device: Device) -> Figure:
 
 @claim("DE77", at_least(1.2), scope="timing")
 def small_products_knee(device: Device) -> Figure:
-    """The products of the smaller model have their knee at a batch at least 1.2 times as large as the larger
-    model's large products."""
+    """The smaller model's products become compute-bound at a batch size at least 1.2 times that of the larger model's
+    large products."""
     return unpaired_ratio(knee_of(device, "products_us"), measured_knee(device))
 
 
@@ -86,11 +87,11 @@ def tokens_of_many(device: Device) -> Figure:
 KNEE = Computation(
     "For how many texts does multiplying take as long as reading the weights?",
     "decoder.predicted_knee",
-    "{decoder.matmul_rate} over {decoder.read_rate}: two FLOPs for each weight of two bytes.",
-    "Divide the rate of a product by the rate of reading. A weight has two bytes, and takes two FLOPs for each text.",
+    "{decoder.matmul_rate} over {decoder.read_rate}, with two FLOPs for each weight of two bytes.",
+    "Divide the rate of a product by the rate of reading. A weight has two bytes, and needs two FLOPs for each text.",
     {
-        "decoder.half_knee": "each weight has two bytes.",
-        "decoder.double_knee": "each weight takes two FLOPs for a text, a multiplication and an addition.",
+        "decoder.half_knee": "your result leaves out that each weight has two bytes.",
+        "decoder.double_knee": "your result leaves out that each weight needs two FLOPs for each text.",
     },
 )
 
@@ -98,14 +99,19 @@ KNEE = Computation(
 def products_bars(device: Device) -> Html:
     """Large products, the products of a decode step, and the whole step, by batch."""
     groups = {
-        f"{int(batch):,} sequence{'s' * (batch != '1')}": {
+        f"{int(batch):,} text{'s' * (batch != '1')}": {
             "large": timing_of_samples(entry(device, BATCHES, batch, "large_products_us")),
             "products": timing_of_samples(entry(device, BATCHES, batch, "products_us")),
-            "step": timing_of_samples(entry(device, BATCHES, batch, "us")),
+            "whole step": timing_of_samples(entry(device, BATCHES, batch, "us")),
         }
         for batch in sizes(device)
     }
-    return timing_bars(device, groups, "A decode step for more and more texts", axis="time of a step")
+    return timing_bars(
+        device,
+        groups,
+        "Time of large products, of a step's products and of a whole step, by number of texts",
+        axis="time",
+    )
 
 
 def batch_table(device: Device) -> Html:
@@ -122,8 +128,15 @@ def batch_table(device: Device) -> Html:
         tokens_per_s = f"{1e6 * int(batch) / step.number:,.0f}"
         times = [step, products, reading, arithmetic]
         rows.append([f"{int(batch):,}", *(figure_cell(each) for each in times), tokens_per_s])
-    head = ["sequences", "a step", "its products", "reading alone", "multiplying alone", "tokens/s, all"]
-    return table("A decode step behind 256 tokens, by the number of sequences", head, rows)
+    head = [
+        "texts",
+        "time of a step",
+        "time of its products",
+        "time of reading alone",
+        "time of multiplying alone",
+        "tokens/s, all texts",
+    ]
+    return table("A decode step after 256 earlier tokens, by number of texts", head, rows)
 
 
 FIGURES: Mapping[str, Measure] = {

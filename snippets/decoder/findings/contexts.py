@@ -35,10 +35,10 @@ LARGE_HEADS = (32, 8, 128)
 COMBINE = ("combine", "lean_reduction")
 """In the name of the kernel that adds up the parts of a split: of flash attention's, or of cuDNN's."""
 KINDS = {
-    "cat": "grown by cat, read to its end",
-    "static": "static, read to its end",
-    "sliced": "static, written part only",
-    "paged": "pages, written part only",
+    "cat": "growing cache, read to its end",
+    "static": "static cache, read to its end",
+    "sliced": "static cache, read through a view",
+    "paged": "paged cache, only the written part read",
 }
 
 
@@ -59,13 +59,13 @@ def even_context(device: Device) -> Figure:
 
 @claim("DE36", at_least(1.1), scope="timing")
 def long_context(device: Device) -> Figure:
-    """Behind 65,536 tokens, a decode step takes at least a tenth longer than behind 128 tokens."""
+    """A decode step takes at least a tenth longer after 65,536 earlier tokens than after 128 earlier tokens."""
     return unpaired_ratio(context_us(device, LONGEST), context_us(device, "128"))
 
 
 @claim("DE37", between(1, 1.25), scope="timing")
 def masked_over_sliced(device: Device) -> Figure:
-    """Behind 65,536 tokens, a mask adds at most a quarter to the time of a decode step."""
+    """After 65,536 earlier tokens, a mask adds at most a quarter to the time of a decode step."""
     return ratio(device, CONTEXTS, (LONGEST, "masked_us"), (LONGEST, "sliced_us"))
 
 
@@ -99,7 +99,7 @@ def growth_of_blocks(device: Device) -> Figure:
 
 @claim("DE38", at_least(4))
 def splits_grow(device: Device) -> Figure:
-    """For one sequence, attention runs at least four times as many blocks behind 16,384 tokens as behind 256."""
+    """For one text, attention runs at least four times as many blocks after 16,384 tokens as after 256 tokens."""
     return growth_of_blocks(device)
 
 
@@ -111,51 +111,52 @@ def kernels_of_a_mask(device: Device) -> Figure:
 
 @claim("DE39", at_least(2))
 def mask_adds_kernels(device: Device) -> Figure:
-    """With a mask, attention of one query runs at least two kernels more than without a mask."""
+    """Attention of one query runs at least two kernels more with a mask than without a mask."""
     return kernels_of_a_mask(device)
 
 
 @claim("DE40", equals(True))
 def shared_heads_split(device: Device) -> Figure:
-    """For one sequence behind 16,384 tokens, shared keys and values are split, and a second kernel adds up the
-    parts."""
+    """For one text of 16,384 tokens, attention splits the shared keys and values over blocks, and a second kernel adds
+    up the results."""
     return Figure(combines(points(device, "shared")[16384]), origin=device[SPLITS].origin)
 
 
 @claim("DE78", equals(0))
 def full_grid_without_split(device: Device) -> Figure:
-    """For 32 sequences behind 1,024 tokens, no kernel adds up parts: heads and sequences fill the GPU."""
+    """For 32 texts of 1,024 tokens, attention runs no kernel that adds up partial results."""
     return Figure(int(combines(points(device, "shared", 32)[1024])), origin=device[SPLITS].origin)
 
 
 @claim("DE41", at_least(1.5), scope="timing")
 def cat_over_view(device: Device) -> Figure:
-    """Behind 8,192 tokens, attention with a cache grown by `cat` takes at least 1.5 times as long as with a view of a
+    """After 8,192 tokens, attention takes at least 1.5 times as long with a cache grown by `cat` as with a view of a
     static cache."""
     return ratio(device, CACHES, ("8192", "cat", "us"), ("8192", "sliced", "us"))
 
 
 @claim("DE42", at_least(2), scope="timing")
 def masked_cache(device: Device) -> Figure:
-    """Behind 1,024 tokens, attention that reads a cache for 16,384 tokens to its end takes at least twice as long
-    as with a view of the cache."""
+    """After 1,024 tokens, attention over all 16,384 positions of a cache takes at least twice as long as attention over
+    the written part."""
     return ratio(device, CACHES, ("1024", "static", "us"), ("1024", "sliced", "us"))
 
 
 @claim("DE43", at_most(3), scope="timing")
 def pages(device: Device) -> Figure:
-    """Behind 8,192 tokens, attention over pages takes at most three times as long as over a cache in one piece."""
+    """After 8,192 tokens, attention over pages takes at most three times as long as attention over a cache in one
+    piece."""
     return ratio(device, CACHES, ("8192", "paged", "us"), ("8192", "sliced", "us"))
 
 
 LONG = Computation(
-    "How long does reading weights and cache take, behind 65,536 tokens?",
+    "How long does reading the weights and the cache take after 65,536 earlier tokens?",
     "decoder.long_floor_us",
     "{decoder.read_weight_bytes} of weights and {decoder.long_cache_bytes} of cache, at {decoder.read_rate}.",
-    "Multiply the cache of a token by the tokens, add the weights, and divide by the rate.",
+    "Multiply the cache of a token by the number of tokens, add the weights, and divide by the rate of reading.",
     {
-        "decoder.long_cache_us": "that is the cache alone.",
-        "decoder.short_floor_us": "that is the weights alone.",
+        "decoder.long_cache_us": "your result is the cache alone.",
+        "decoder.short_floor_us": "your result is the weights alone.",
     },
 )
 
@@ -169,7 +170,7 @@ def opening(device: Device) -> Html:
         }
         for kind, heading in KINDS.items()
     }
-    caption = "One layer's attention for eight texts, behind 1,024 and behind 8,192 tokens"
+    caption = "Time of one layer's attention for eight texts, after 1,024 and after 8,192 tokens"
     return timing_bars(device, groups, caption, axis="time of attention")
 
 
@@ -183,11 +184,11 @@ def context_bars(device: Device) -> Html:
         groups[f"{int(tokens):,} tokens"] = [
             ("reading weights", weights_us),
             ("reading the cache", cache_us),
-            ("all else", rest),
+            ("the rest", rest),
         ]
-    kinds = {"reading weights": "copy", "reading the cache": "gemm", "all else": "other"}
+    kinds = {"reading weights": "copy", "reading the cache": "gemm", "the rest": "other"}
     return stacked_bars(
-        device, groups, "A decode step behind longer and longer texts", axis="time of a step", kinds=kinds
+        device, groups, "Time of a decode step, by number of earlier tokens", axis="time of a step", kinds=kinds
     )
 
 
@@ -200,8 +201,17 @@ def context_table(device: Device) -> Html:
         share = percent(unpaired_ratio(floor, view))
         moved = format_value(entry(device, CONTEXTS, tokens, "cache_bytes"), "bytes")
         rows.append([f"{int(tokens):,}", moved, *map(figure_cell, (floor, view, masked, share))])
-    head = ["tokens", "cache", "reading alone", "a view, no mask", "with a mask", "of reading alone"]
-    return table("A decode step by the length of the text, one sequence, as a CUDA graph of eager kernels", head, rows)
+    head = [
+        "earlier tokens",
+        "bytes of the cache",
+        "time of reading alone",
+        "time of a step, with a view",
+        "time of a step, with a mask",
+        "rate of reading with a view, of the highest rate",
+    ]
+    return table(
+        "A decode step for one text, by number of earlier tokens, as a CUDA graph of eager kernels", head, rows
+    )
 
 
 def splits(device: Device) -> Html:
@@ -216,8 +226,10 @@ def splits(device: Device) -> Html:
             split, reads = "yes" if combines(point) else "no", format_value(1e6 * moved / us.number, "bytes/s")
             cells = [f"{blocks(point):,}", split, figure_cell(us), reads]
             rows.append([variant, kernel_name_html(longest["name"]), f"{tokens:,}", *cells])
-    head = ["keys and values", "longest kernel", "tokens", "blocks", "splits", "time", "reads"]
-    return table("Attention of one query with 32 heads, 8 of keys and values", head, rows, text_columns=2)
+    head = ["keys and values", "longest kernel", "tokens", "blocks", "splits the keys", "time", "rate of reading"]
+    return table(
+        "Attention of one query, with 32 query heads and 8 heads of keys and values", head, rows, text_columns=2
+    )
 
 
 def caches(device: Device) -> Html:
@@ -233,8 +245,11 @@ def caches(device: Device) -> Html:
             cells += [figure_cell(time(device, CACHES, tokens, kind, "us")), format_value(found["error"])]
         rows.append([heading, *cells])
     lengths = sorted(device[CACHES].data, key=int)
-    head = ["cache", *(name for n in lengths for name in (f"behind {int(n):,} tokens", f"error at {int(n):,}"))]
-    return table("One layer's attention for eight sequences, by the kind of cache", head, rows)
+    head = [
+        "cache",
+        *(name for n in lengths for name in (f"time after {int(n):,} tokens", f"error after {int(n):,} tokens")),
+    ]
+    return table("One layer's attention for eight texts, by kind of cache", head, rows)
 
 
 FIGURES: Mapping[str, Measure] = {

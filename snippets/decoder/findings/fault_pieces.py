@@ -1,4 +1,4 @@
-"""The pieces of the page on faults: a token before and after a mend, its GPU time by kernel, and all faults."""
+"""The pieces of the page on faults: a token before and after a fix, its GPU time by kernel, and all faults."""
 
 from __future__ import annotations
 
@@ -20,38 +20,40 @@ MAX_PARTS = 6
 
 
 def opening(device: Device) -> Html:
-    """An iteration of four faults' loops, before and after the mend."""
-    caption = "A token or a prompt with one of four faults, before and after its mend"
-    return fault_bars(device, map(FAULTS.__getitem__, OPENING), caption, "time of an iteration")
+    """An iteration of four faults' loops, before and after the fix."""
+    caption = "Time of a token or a prompt with one of four faults, before and after the fix"
+    return fault_bars(device, map(FAULTS.__getitem__, OPENING), caption, "time of a token or a prompt")
 
 
 def bars(device: Device, name: str) -> Html:
-    """An iteration of a fault's loop, before and after the mend."""
+    """An iteration of a fault's loop, before and after the fix."""
     before, after = (device[loop].timing("iteration") for loop in FAULTS[name].loops)
     groups = {FAULTS[name].title: {"before": before, "after": after}}
-    return timing_bars(device, groups, f"{FAULTS[name].title}: before and after", axis="time of an iteration")
+    return timing_bars(
+        device, groups, f"{FAULTS[name].title}: time before and after the fix", axis="time of a token or a prompt"
+    )
 
 
 def mend(device: Device, name: str) -> Html:
-    """A fault's mend as a diff of the two loops that are measured; the same for every device."""
+    """A fault's fix as a diff of the two loops that are measured; the same for every device."""
     return mend_diff(device, "decoder", *(loop.partition("/")[2] for loop in FAULTS[name].loops))
 
 
 def lanes(device: Device, name: str) -> Html:
-    """A token before and after the mend, on one time scale."""
+    """A token before and after the fix, on one time scale."""
     before, after = FAULTS[name].loops
-    caption = f"{FAULTS[name].title}: before and after the mend"
+    caption = f"{FAULTS[name].title}: a trace before and after the fix"
     return timeline(device, {"before": before, "after": after}, caption)
 
 
 def kernels(device: Device, name: str) -> Html:
-    """The GPU's time of a step before and after the mend, by kernel."""
+    """The GPU time of a step before and after the fix, by kernel."""
     runs = dict(zip(("before", "after"), (device[loop] for loop in FAULTS[name].loops), strict=True))
-    caption = f"{FAULTS[name].title}: the GPU's time of a step, by kernel"
+    caption = f"{FAULTS[name].title}: GPU time before and after the fix, by kernel"
     times = {state: _by_name(run) for state, run in runs.items()}
     kinds = {short: kind for each in times.values() for short, (_, kind) in each.items()}
     groups = {state: [(short, us) for short, (us, _) in each.items()] for state, each in times.items()}
-    return stacked_bars(device, groups, caption, axis="GPU time of a step", kinds=kinds)
+    return stacked_bars(device, groups, caption, axis="GPU time of a token or a prompt", kinds=kinds)
 
 
 def _by_name(run: Run) -> dict[str, tuple[float, str]]:
@@ -67,7 +69,7 @@ def _by_name(run: Run) -> dict[str, tuple[float, str]]:
 
 
 def counts(device: Device, name: str) -> Html:
-    """A step before and after the mend: time, the GPU's work, launches, kernels, copies to the CPU."""
+    """A step before and after the fix: time, the GPU's work, launches, kernels, copies to the CPU."""
     rows: list[list[Cell]] = []
     for state, loop in zip(("before", "after"), FAULTS[name].loops, strict=True):
         run = device[loop]
@@ -79,8 +81,8 @@ def counts(device: Device, name: str) -> Html:
             run.per_step(lambda step: len(copies(step, "DtoH"))),
         ]
         rows.append([state, *map(figure_cell, figures)])
-    head = ["loop", "time of a step", "the GPU works", "launches", "kernels", "copies to the CPU"]
-    return table(f"{FAULTS[name].title}: a step before and after the mend", head, rows)
+    head = ["loop", "time of a token", "GPU time of a token", "launches", "kernels", "copies to the CPU"]
+    return table(f"{FAULTS[name].title}: a token before and after the fix", head, rows)
 
 
 def all_faults(device: Device) -> Html:
@@ -91,13 +93,15 @@ def all_faults(device: Device) -> Html:
         rows.append(
             [fault.title, *map(figure_cell, (before, after, fault.speedup(device))), *rule_cells(device, fault)]
         )
-    head = ["fault", "before", "after", "times as fast", "rule", "its ceiling"]
-    return table("Nine faults of token loops, and what mending each one bought", head, rows)
+    head = ["fault", "time before the fix", "time after the fix", "speedup", "rule", "ceiling of the rule"]
+    return table(
+        "Nine faults of token loops, and the time of a token or a prompt before and after each fix", head, rows
+    )
 
 
 SIZES: Mapping[str, str] = {
     "layers": "layers",
-    "batch": "sequences",
+    "batch": "texts",
     "prompt": "tokens of the prompt",
     "answer": "tokens of an answer",
 }

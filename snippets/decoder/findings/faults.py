@@ -1,4 +1,4 @@
-"""Faults of token loops: before and after each mend, its rule, and what mending bought."""
+"""Faults of token loops: before and after each fix, its rule, and what the fix saved."""
 
 from __future__ import annotations
 
@@ -24,78 +24,80 @@ FAULTS = {
         _fault("long_cache", "A cache far longer than the text"),
         _fault("prompt_logits", "Logits of the whole prompt"),
         _fault("padded", "A prompt padded to the maximum"),
-        _fault("int4", "Four bits a weight, launched one by one", "launch-bound"),
+        _fault("int4", "Four-bit weights, kernels launched one by one", "launch-bound"),
     )
 }
 
 
 def found(identity: str, name: str, loop: str) -> Claim:
-    """The claim that the fault's rule finds the loop before the mend, and only then."""
+    """The claim that the fault's rule finds the loop before the fix, and only then."""
 
     def measure(device: Device) -> Figure:
         return FAULTS[name].found_in(device)
 
-    measure.__doc__ = f"The rule {FAULTS[name].rule} finds {loop}, and nothing after the mend."
+    measure.__doc__ = f"The rule `{FAULTS[name].rule}` finds its fault in the loop {loop}, but not in the fixed loop."
     return claim(identity, equals("before"))(measure)
 
 
-def within_ceiling(identity: str, name: str, mend: str, why: str = "") -> Claim:
-    """The claim that the mend saves no more than the fault's rule says, and why it may differ."""
+def within_ceiling(identity: str, name: str, fix: str, why: str = "") -> Claim:
+    """The claim that the fix saves no more than the fault's rule says, and why it may differ."""
 
     def measure(device: Device) -> Figure:
         return FAULTS[name].unused(device)
 
-    said = f"{mend} saves no more than the ceiling of the rule {FAULTS[name].rule}: the rest is at least zero."
+    said = f"{fix} saves at most the ceiling of the rule `{FAULTS[name].rule}`: ceiling minus saving is at least zero."
     measure.__doc__ = f"{said}\n\n{why}"
     return claim(identity, at_least(0), scope="timing")(measure)
 
 
-def faster(identity: str, name: str, factor: float, mend: str) -> Claim:
-    """The claim that the mend makes a loop so many times as fast."""
+def faster(identity: str, name: str, factor: float, fix: str, unit: str = "a token") -> Claim:
+    """The claim that the fix makes a token or a prompt so many times as fast."""
 
     def measure(device: Device) -> Figure:
         return FAULTS[name].speedup(device)
 
-    measure.__doc__ = f"{mend} makes its token loop at least {factor} times as fast."
+    measure.__doc__ = f"{fix} makes {unit} at least {factor} times as fast."
     return claim(identity, at_least(factor), scope="timing")(measure)
 
 
-item_speedup = faster("DE57", "item", 1.02, "Reading every sixteenth token in place of each")
-sampling_speedup = faster("DE58", "sampling", 1.2, "Drawing tokens on the GPU")
-cat_speedup = faster("DE59", "cat", 1.5, "Writing the cache in place")
-mask_speedup = faster("DE60", "mask", 1.1, "Passing is_causal in place of a mask")
-repeat_kv_speedup = faster("DE61", "repeat_kv", 1.5, "Sharing keys and values between query heads")
-long_cache_speedup = faster("DE62", "long_cache", 1.2, "A cache as long as the text")
-prompt_logits_speedup = faster("DE63", "prompt_logits", 1.1, "Asking for the last position's logits alone")
-padded_speedup = faster("DE64", "padded", 3, "Leaving out the padding")
-int4_speedup = faster("DE65", "int4", 1.5, "A CUDA graph around four-bit weights")
-item_found = found("DE66", "item", "the loop that reads every token")
-sampling_found = found("DE67", "sampling", "the loop that draws tokens on the CPU")
-cat_found = found("DE68", "cat", "the cache that grows")
-repeat_kv_found = found("DE69", "repeat_kv", "the copies for each query head")
-int4_found = found("DE70", "int4", "the launches of four-bit weights")
-item_ceiling = within_ceiling("DE71", "item", "Reading every sixteenth token")
+item_speedup = faster("DE57", "item", 1.02, "Reading only every sixteenth token on the CPU")
+sampling_speedup = faster("DE58", "sampling", 1.2, "Drawing tokens on the GPU instead of the CPU")
+cat_speedup = faster("DE59", "cat", 1.5, "Writing into a static cache instead of growing the cache by `cat`")
+mask_speedup = faster("DE60", "mask", 1.1, "Passing `is_causal` instead of a mask", "a prompt")
+repeat_kv_speedup = faster(
+    "DE61", "repeat_kv", 1.5, "Sharing keys and values between query heads instead of making copies"
+)
+long_cache_speedup = faster("DE62", "long_cache", 1.2, "Shortening a cache from 64 prompts to the length of the text")
+prompt_logits_speedup = faster("DE63", "prompt_logits", 1.1, "Computing only the last position's logits", "a prompt")
+padded_speedup = faster("DE64", "padded", 3, "Leaving out padding to four times the length", "a prompt")
+int4_speedup = faster("DE65", "int4", 1.5, "With four-bit weights, a CUDA graph instead of separate launches")
+item_found = found("DE66", "item", "that reads every token")
+sampling_found = found("DE67", "sampling", "that draws tokens on the CPU")
+cat_found = found("DE68", "cat", "that grows its cache by `cat`")
+repeat_kv_found = found("DE69", "repeat_kv", "that copies keys and values for each query head")
+int4_found = found("DE70", "int4", "that launches kernels of four-bit weights one by one")
+item_ceiling = within_ceiling("DE71", "item", "Reading only every sixteenth token on the CPU")
 sampling_ceiling = within_ceiling(
     "DE72",
     "sampling",
     "Drawing tokens on the GPU",
-    "The rule counts only the reads. The mend also moves the softmax and the draw from the CPU to the GPU.",
+    "The rule counts only the reads. The fix also moves the softmax and the draw from the CPU to the GPU.",
 )
 cat_ceiling = within_ceiling(
     "DE73",
     "cat",
-    "Writing the cache in place",
-    "The mend saves slightly more. Our guess, not measured: it also spares the launches of the copies.",
+    "Writing into a static cache",
+    "The fix saves slightly more. Our guess, not measured: the fix also saves the launches of the copies.",
 )
 repeat_kv_ceiling = within_ceiling("DE74", "repeat_kv", "Sharing keys and values")
-int4_ceiling = within_ceiling("DE75", "int4", "A CUDA graph around four-bit weights")
+int4_ceiling = within_ceiling("DE75", "int4", "With four-bit weights, a CUDA graph")
 
 
 PADDED = Computation(
-    "How many times the tokens does a prompt of 4,096 have, padded to 16,384?",
+    "How many times as many tokens does the padded prompt have?",
     "decoder.padding",
-    "16,384 over 4,096.",
-    "Divide the padded length by the prompt's.",
+    "16,384 tokens over 4,096 tokens.",
+    "Divide the length of the padded prompt by the length of the prompt.",
 )
 
 FIGURES: Mapping[str, Measure] = {"padding": lambda device: Figure(16_384 / 4096, "x", origin="the lengths")}

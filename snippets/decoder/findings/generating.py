@@ -29,13 +29,17 @@ from snippets.lab.finding import (
 from snippets.lab.page import show as show
 
 TIMES = "decoder/generate_times"
-TRACES = {"each token": "decoder/generate", "a token later": "decoder/generate_late", "never": "decoder/generate_never"}
+TRACES = {
+    "after each token": "decoder/generate",
+    "one token late": "decoder/generate_late",
+    "no stop check": "decoder/generate_never",
+}
 """When `generate` asks whether all sequences have ended -> the trace of a call."""
 WAYS = {
-    "each token": "dynamic",
-    "a token later": "late",
-    "never": "never",
-    "each token, static cache, not compiled": "static eager",
+    "after each token": "dynamic",
+    "one token late": "late",
+    "no stop check": "never",
+    "after each token, with a static cache, not compiled": "static eager",
 }
 
 
@@ -87,19 +91,19 @@ def over_floor(device: Device) -> Figure:
 
 @claim("DE2", at_least(10), scope="timing")
 def ten_floors(device: Device) -> Figure:
-    """With the dynamic cache, a token of `generate` takes at least ten times as long as reading its bytes."""
+    """With the dynamic cache, a token of `generate` takes at least ten times as long as reading the token's bytes."""
     return over_floor(device)
 
 
 @claim("DE3", at_least(500))
 def many_launches(device: Device) -> Figure:
-    """A token of `generate` takes at least 500 launches."""
+    """A token of `generate` needs at least 500 launches."""
     return launches(device)
 
 
 @claim("DE4", at_least(30))
 def launches_of_a_layer(device: Device) -> Figure:
-    """A token of `generate` takes at least 30 launches for each layer."""
+    """A token of `generate` needs at least 30 launches for each layer."""
     per_layer = launches(device)
     return Figure(per_layer.number / SMALL.layers, origin=per_layer.origin, conclusive=per_layer.conclusive)
 
@@ -118,20 +122,19 @@ def two_reads(device: Device) -> Figure:
 
 @claim("DE7", equals(1))
 def reads_without_stop_check(device: Device) -> Figure:
-    """Without its stop check, `generate` copies one value per token to the CPU."""
+    """Without its check for the end of the text, `generate` copies one value per token to the CPU."""
     return host_reads(device, "decoder/generate_never")
 
 
 @claim("DE8", between(90, 110), scope="timing")
 def late_check(device: Device) -> Figure:
-    """Checking one token late whether all texts have ended changes a token of `generate` by at most 10 % of its
-    time."""
+    """If `generate` checks one token late whether all texts have ended, the time of a token changes by at most 10 %."""
     return percent(over_dynamic(device, "late"))
 
 
 @claim("DE9", at_least(1), scope="timing")
 def static_eager_is_slower(device: Device) -> Figure:
-    """Without compilation, the static cache of transformers makes `generate` no faster."""
+    """Without compilation, the static cache of transformers doesn't make a token of `generate` faster."""
     return over_dynamic(device, "static eager")
 
 
@@ -151,8 +154,8 @@ def stop_checks(device: Device) -> Html:
         trace = TRACES.get(heading)
         counts = [figure_cell(of(device, trace)) for of in (launches, host_reads)] if trace else [None, None]
         rows.append([heading, *cells, *counts])
-    head = ["asks for the end", "time of a token", "launches", "copies to the CPU"]
-    return table("A token of generate, by when it asks whether the text has ended", head, rows)
+    head = ["stop check", "time of a token", "launches", "copies to the CPU"]
+    return table("A token of generate, by its stop check", head, rows)
 
 
 FIGURES: Mapping[str, Measure] = {

@@ -29,17 +29,17 @@ from snippets.lab.page import Computation, floor_bars, prediction as prediction,
 
 READ_BYTES = SMALL.read_bytes(1, CONTEXT)
 RUNGS = {
-    "plain loop: a cache that grows": "decoder/eager",
-    "plain loop: a static cache": "decoder/static",
-    "CUDA graph: by hand": "decoder/graph",
-    "compiled: default": "decoder/compiled",
-    "compiled: reduce-overhead": "decoder/reduce_overhead",
-    "layers compiled: in a graph by hand": "decoder/layers",
-    "projections joined: layers compiled, in a graph": "decoder/joined",
-    "max-autotune: joined, in a graph": "decoder/max_autotune",
+    "plain loop": "decoder/eager",
+    "static-cache loop": "decoder/static",
+    "eager graph": "decoder/graph",
+    "compiled step": "decoder/compiled",
+    "reduce-overhead step": "decoder/reduce_overhead",
+    "compiled-layers graph": "decoder/layers",
+    "joined-projections graph": "decoder/joined",
+    "max-autotune graph": "decoder/max_autotune",
 }
 """Rung -> experiment, in the order of the page."""
-GENERATE = "generate: as it comes"
+GENERATE = "generate"
 LAUNCHED = ("eager", "static", "compiled")
 """Rungs whose kernels the CPU launches one by one."""
 LADDER = ("generate", "eager", "graph", "layers", "joined")
@@ -73,68 +73,71 @@ def gpu_share(device: Device, rung: str) -> Figure:
 
 @claim("DE10", at_most(1), scope="timing")
 def own_loop(device: Device) -> Figure:
-    """This book's plain loop takes no more time for a token than `generate`."""
+    """A token takes no more time in this book's plain token loop than in `generate`."""
     return unpaired_ratio(token_us(device, "eager"), token_us(device, "generate"))
 
 
 @claim("DE11", between(0.75, 1.25), scope="timing")
 def static_alone(device: Device) -> Figure:
-    """If the CPU launches each kernel, a static cache changes the time of a token by at most a quarter."""
+    """If the CPU launches each kernel, a static cache in place of a growing cache changes a token's time by at most a
+    quarter."""
     return over(device, "static", "eager")
 
 
 @claim("DE12", at_most(50), scope="timing")
 def own_loop_waits(device: Device) -> Figure:
-    """In this book's plain loop, the GPU works at most half of the time."""
+    """In this book's plain token loop, the GPU works at most half of the time."""
     return gpu_share(device, "eager")
 
 
 @claim("DE13", equals(1))
 def one_launch(device: Device) -> Figure:
-    """A CUDA graph by hand computes a token with one launch."""
+    """A CUDA graph that we record ourselves computes a token with one launch."""
     return device["decoder/graph"].per_step(lambda step: sum("Graph" in call.name for call in step.calls))
 
 
 @claim("DE14", at_least(3), scope="timing")
 def graph_gain(device: Device) -> Figure:
-    """With a static cache, a CUDA graph by hand is at least three times as fast as launching each kernel of a token."""
+    """With a static cache, a token with separate launches takes at least three times as long as a token replayed as a
+    CUDA graph."""
     return over(device, "static", "graph")
 
 
 @claim("DE15", at_least(1.5), scope="timing")
 def compiled_without_graph(device: Device) -> Figure:
-    """Compiled in the default mode, a token takes at least 1.5 times as long as eager kernels in a graph."""
+    """A token takes at least 1.5 times as long with `torch.compile` in its default mode as with eager kernels in a CUDA
+    graph."""
     return over(device, "compiled", "graph")
 
 
 @claim("DE16", at_most(1), scope="timing")
 def reduce_overhead_over_graph(device: Device) -> Figure:
-    """Compiled with `reduce-overhead`, a token takes no longer than with eager kernels in a graph by hand."""
+    """A token takes no longer with `mode="reduce-overhead"` than with eager kernels in a CUDA graph."""
     return over(device, "reduce_overhead", "graph")
 
 
 @claim("DE17", at_most(0.9), scope="timing")
 def compiled_layers(device: Device) -> Figure:
-    """In a graph, compiled layers shorten a token by at least a tenth."""
+    """In a CUDA graph, compiled layers in place of eager layers shorten a token's time by at least a tenth."""
     return over(device, "layers", "graph")
 
 
 @claim("DE18", at_most(0.9), scope="timing")
 def joined_projections(device: Device) -> Figure:
-    """With compiled layers in a graph, joining projections shortens a token by at least a tenth."""
+    """In a CUDA graph with compiled layers, joined projections shorten a token's time by at least a tenth."""
     return over(device, "joined", "layers")
 
 
 @claim("DE19", between(0.8, 1.2), scope="timing")
 def autotuned(device: Device) -> Figure:
-    """Max-autotune changes the time of a token with joined projections by at most a fifth."""
+    """In a CUDA graph with joined projections, max-autotune changes a token's time by at most a fifth."""
     return over(device, "max_autotune", "joined")
 
 
 @claim("DE20", equals(" > ".join(LADDER)), scope="timing")
 def ladder_in_order(device: Device) -> Figure:
-    """`generate`, a plain loop, a CUDA graph, compiled layers, joined projections: each takes less time for a token
-    than the loop before it."""
+    """A token takes less time from each loop to the next: `generate`, plain loop, CUDA graph, compiled layers, joined
+    projections."""
     times = {name: token_us(device, name) for name in LADDER}
     order = sorted(times, key=lambda name: -times[name].number)
     return derived(" > ".join(order), *times.values())
@@ -142,21 +145,21 @@ def ladder_in_order(device: Device) -> Figure:
 
 @claim("DE21", at_least(85), scope="timing")
 def last_rung_is_busy(device: Device) -> Figure:
-    """With joined projections in a graph, the GPU works at least 85 % of a token's time."""
+    """In a CUDA graph with joined projections, the GPU works at least 85 % of a token's time."""
     return gpu_share(device, "joined")
 
 
 @claim("DE22", at_most(2 / 3))
 def fewer_kernels(device: Device) -> Figure:
-    """Compiled layers run at most two thirds of the kernels of eager layers."""
+    """A token with compiled layers runs at most two thirds of the kernels of a token with eager layers."""
     few, many = (device[f"decoder/{name}"].per_step(lambda step: len(step.kernels)) for name in ("layers", "graph"))
     return derived(few.number / many.number, few, many, unit="x")
 
 
 @claim("DE23", at_most(75), scope="timing")
 def far_from_the_floor(device: Device) -> Figure:
-    """With joined projections in a graph, 1.1 billion weights are read at no more than three quarters of the rate of
-    reading alone."""
+    """In a CUDA graph with joined projections, the GPU reads 1.1 billion weights at no more than three quarters of its
+    highest rate of reading."""
     return read_share(device, "joined")
 
 
@@ -172,37 +175,39 @@ def launching_us(device: Device) -> Figure:
 
 
 LAUNCHING = Computation(
-    "How long do the launches take?",
+    "How long do the launches of a token take?",
     "decoder.launching_us",
-    "{decoder.eager.kernels_per_step} launches of {decoder.launch_cost}.",
+    "{decoder.eager.kernels_per_step} launches, each of {decoder.launch_cost}.",
     "Multiply the kernels of a token by the cost of a launch.",
-    {"decoder.floor_us": "that is the time of reading."},
+    {"decoder.floor_us": "your result is the time of reading."},
 )
 
 
 def ladder_bars(device: Device) -> Html:
     """A token on each rung, from the floor up."""
     rungs = {GENERATE: generate_us(device)} | {name: device[each].time("iteration") for name, each in RUNGS.items()}
-    caption = "One token of 1.1 billion weights, from the floor up"
+    caption = "Time of one token with 1.1 billion weights, by loop"
     floor = ("the floor: bytes / rate of reading", floor_us(device))
     return floor_bars(device, floor, rungs, caption, conditions=CONDITIONS)
 
 
-CONDITIONS = "Batch 1, without the profiler. One linear scale."
+CONDITIONS = "One text, without the profiler. The scale is linear."
 
 
 def first_bars(device: Device) -> Html:
     """A token of `generate`, from the floor up."""
     floor = ("the floor: bytes / rate of reading", floor_us(device))
     rungs = {GENERATE: generate_us(device)}
-    return floor_bars(device, floor, rungs, "One token of generate, from the floor up", conditions=CONDITIONS)
+    return floor_bars(device, floor, rungs, "Time of one token in generate, against its floor", conditions=CONDITIONS)
 
 
 def plain_bars(device: Device) -> Html:
     """A token of the plain loop, over its launches alone."""
-    launching = ("the launches alone: kernels x cost of a launch", launching_us(device))
-    rungs = {"plain loop: a cache that grows": token_us(device, "eager")}
-    return floor_bars(device, launching, rungs, "One token of the plain loop", conditions=CONDITIONS)
+    launching = ("launches alone: kernels x cost of a launch", launching_us(device))
+    rungs = {"plain loop": token_us(device, "eager")}
+    return floor_bars(
+        device, launching, rungs, "Time of one token in the plain loop, against its launches", conditions=CONDITIONS
+    )
 
 
 def ladder_table(device: Device) -> Html:
@@ -219,17 +224,17 @@ def ladder_table(device: Device) -> Html:
         ]
         rows.append(_row(device, name, run.time("iteration"), counts))
     head = [
-        "rung",
+        "loop",
         "launches",
         "copies to the CPU",
         "kernels",
         "GPU busy",
-        "time",
+        "time of a token",
         "tokens/s",
-        "reads",
-        "of reading alone",
+        "rate of reading",
+        "share of the highest rate",
     ]
-    return table("One token, rung by rung", head, rows)
+    return table("One token, by loop", head, rows)
 
 
 def _row(device: Device, name: str, token: Figure, counts: Sequence[Figure | None]) -> list[Cell]:

@@ -33,11 +33,11 @@ LAST = "decoder/joined"
 MODELS = {"1.1 billion": ("decoder/steady_1b", SMALL), "8 billion": ("decoder/steady_8b", LARGE)}
 HEADINGS = {
     "eager": "plain loop",
-    "graph": "CUDA graph",
-    "layers": "layers compiled",
-    "joined": "projections joined",
-    "fused": "projections joined, this book's fused MLP",
-    "max_autotune": "projections joined, max-autotune",
+    "graph": "eager graph",
+    "layers": "compiled-layers graph",
+    "joined": "joined-projections graph",
+    "fused": "joined-projections graph, this book's fused MLP",
+    "max_autotune": "max-autotune graph",
 }
 MIN_SHARE = 0.01
 """Of a token's GPU time: kernels that take less are one row."""
@@ -93,54 +93,54 @@ def boundary_as_said(device: Device) -> Figure:
 
 @claim("DE25", at_least(2), scope="timing")
 def boundary_in_a_stream(device: Device) -> Figure:
-    """Launched one by one, a kernel that does next to nothing takes at least twice as long as in a graph."""
+    """A kernel that does next to nothing takes at least twice as long outside a CUDA graph as inside a CUDA graph."""
     return unpaired_ratio(time(device, "decoder/boundary", "1", "stream_us"), boundary_us(device))
 
 
 @claim("DE26", at_least(100 / 3), scope="timing")
 def boundaries_explain(device: Device) -> Figure:
-    """Boundaries of kernels explain at least a third of a token's time beyond its floor, with joined projections in a
-    graph."""
+    """In a CUDA graph with joined projections, boundaries between kernels take at least a third of a token's time
+    beyond the time of reading."""
     beyond = token_us(device, "joined").number - floor_us(device).number
     if beyond <= 0:
-        raise NotTimed("the last rung takes no longer than its floor")
+        raise NotTimed("the joined-projections graph takes no longer than its floor")
     boundaries = boundaries_us(device)
     return Figure(100 * boundaries.number / beyond, "%", origin=boundaries.origin)
 
 
 @claim("DE27", at_least(70), scope="timing")
 def large_model_reads(device: Device) -> Figure:
-    """With max-autotune, 8 billion weights are read at 70 % or more of the rate of reading alone."""
+    """With max-autotune, the GPU reads 8 billion weights at 70 % or more of its highest rate of reading."""
     return read_share(device, "8 billion", "max_autotune")
 
 
 @claim("DE28", at_least(1.2), scope="timing")
 def larger_comes_nearer(device: Device) -> Figure:
-    """With compiled layers, the model of 8 billion weights reads at least 1.2 times as fast as the model of 1.1
-    billion."""
+    """With compiled layers, the GPU reads a model of 8 billion weights at least 1.2 times as fast as a model of 1.1
+    billion weights."""
     return unpaired_ratio(read_share(device, "8 billion", "layers"), read_share(device, "1.1 billion", "layers"))
 
 
 @claim("DE29", at_most(0.5), scope="timing")
 def energy_of_a_token(device: Device) -> Figure:
-    """With joined projections in a graph, a token takes at most half of its energy in the plain loop."""
+    """A token takes at most half as much energy with joined projections in a CUDA graph as in the plain token loop."""
     return unpaired_ratio(*(joules(device, "decoder/steady_1b", rung) for rung in ("joined", "eager")))
 
 
 @claim("DE79", at_most(0.95), scope="timing")
 def fused_mlp(device: Device) -> Figure:
-    """This book's fused MLP shortens a token with joined projections by at least 5 %."""
+    """In a CUDA graph with joined projections, this book's fused MLP shortens a token's time by at least 5 %."""
     return unpaired_ratio(*(steady_us(device, "decoder/steady_1b", rung) for rung in ("fused", "joined")))
 
 
 BOUNDARIES = Computation(
-    "How long do reading and the kernels' boundaries take together?",
+    "How long do reading and the boundaries between kernels take together?",
     "decoder.floor_with_boundaries",
-    "{decoder.floor_us}, and {decoder.joined_kernels} kernels of {decoder.boundary_us}.",
-    "Add to the floor a boundary for each kernel.",
+    "{decoder.floor_us} of reading, and {decoder.joined_kernels} boundaries of {decoder.boundary_us}.",
+    "Add one boundary for each kernel to the floor.",
     {
-        "decoder.boundaries_us": "that is the boundaries alone.",
-        "decoder.floor_us": "that is reading alone.",
+        "decoder.boundaries_us": "your result is the boundaries alone.",
+        "decoder.floor_us": "your result is reading alone.",
     },
 )
 
@@ -148,11 +148,14 @@ BOUNDARIES = Computation(
 def last_bars(device: Device) -> Html:
     """The last rung between its floors."""
     rungs = {
-        "floor and boundaries: of each kernel": floor_with_boundaries(device),
-        "the last rung: projections joined": token_us(device, "joined"),
+        "floor and boundaries: one boundary per kernel": floor_with_boundaries(device),
+        "joined-projections graph": token_us(device, "joined"),
     }
     return floor_bars(
-        device, ("the floor: bytes / rate of reading", floor_us(device)), rungs, "The last rung and its floors"
+        device,
+        ("the floor: bytes / rate of reading", floor_us(device)),
+        rungs,
+        "Time of one token in the joined-projections graph, against its floor",
     )
 
 
@@ -160,9 +163,15 @@ def parts(device: Device) -> Html:
     """The last rung's token as reading, boundaries, and the rest."""
     reading, boundaries = floor_us(device).number, boundaries_us(device).number
     rest = max(0.0, token_us(device, "joined").number - reading - boundaries)
-    groups = {"a token": [("reading", reading), ("boundaries of kernels", boundaries), ("all else", rest)]}
-    kinds = {"reading": "copy", "boundaries of kernels": "other", "all else": "pointwise"}
-    return stacked_bars(device, groups, "Where a token of the last rung goes", axis="time of a token", kinds=kinds)
+    groups = {"a token": [("reading", reading), ("boundaries between kernels", boundaries), ("the rest", rest)]}
+    kinds = {"reading": "copy", "boundaries between kernels": "other", "the rest": "pointwise"}
+    return stacked_bars(
+        device,
+        groups,
+        "The parts of a token's time in the joined-projections graph",
+        axis="time of a token",
+        kinds=kinds,
+    )
 
 
 def kernels(device: Device) -> Html:
@@ -181,8 +190,17 @@ def kernels(device: Device) -> Html:
         rows.append([kernel_name_html(name), *_kernel_cells(times, total), *_rate_cells(device, moved, us)])
     if rest:
         rows.append(["all others", *_kernel_cells(rest, total), None, None, None])
-    head = ["kernel", "number", "time", "share", "each", "bytes of weights", "reads", "of reading alone"]
-    return table("The kernels of a token on the last rung", head, rows)
+    head = [
+        "kernel",
+        "number",
+        "time of all",
+        "share of GPU time",
+        "time of each",
+        "bytes of weights",
+        "rate of reading",
+        "share of the highest rate",
+    ]
+    return table("The kernels of a token in the joined-projections graph", head, rows)
 
 
 def _kernel_cells(times: Sequence[float], total: float) -> list[Cell]:
@@ -249,8 +267,17 @@ def models(device: Device) -> Html:
         for rung, found in sorted(variants.items(), key=lambda item: [*HEADINGS].index(item[0])):
             stopped = [str(found["stopped"]), *[None] * 5] if "stopped" in found else None
             rows.append([model, HEADINGS.get(rung, rung), *(stopped or _model_cells(device, experiment, rung, shape))])
-    head = ["weights", "loop", "time of a token", "reads", "of reading alone", "clock", "power", "energy of a token"]
-    return table("Two models, each loop alone for seconds", head, rows, text_columns=2)
+    head = [
+        "weights",
+        "loop",
+        "time of a token",
+        "rate of reading",
+        "share of the highest rate",
+        "clock",
+        "power",
+        "energy of a token",
+    ]
+    return table("A token of two models, when each loop runs alone for seconds", head, rows, text_columns=2)
 
 
 def _model_cells(device: Device, experiment: str, rung: str, shape: Shape) -> list[Cell]:

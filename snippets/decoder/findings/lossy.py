@@ -48,43 +48,47 @@ def kernel_count(device: Device, way: str) -> Figure:
 
 @claim("DE44", at_least(1.5), scope="timing")
 def naive_int8(device: Device) -> Figure:
-    """Compiled in the default mode, a product of one row takes at least 1.5 times as long in int8 as in bf16."""
+    """For one row, an int8 product compiled in the default mode takes at least 1.5 times as long as a bf16 product."""
     return over_bf16(device, "int8 compiled")
 
 
 @claim("DE45", at_most(0.75), scope="timing")
 def tuned_int8(device: Device) -> Figure:
-    """With max-autotune, a product of one row in int8 takes at most three quarters of its time in bf16."""
+    """For one row, an int8 product compiled with max-autotune takes at most three quarters of the time of a bf16
+    product."""
     return over_bf16(device, "int8 max-autotune")
 
 
 @claim("DE46", at_least(3), scope="timing", source=Source("FlagGems#5371", "2.3x a Triton kernel", device="NVIDIA H20"))
 def packed_int8(device: Device) -> Figure:
-    """For one row, PyTorch's own int8 operator takes at least three times as long as the product in bf16."""
+    """For one row, PyTorch's own int8 operator takes at least three times as long as a bf16 product."""
     return over_bf16(device, "int8 packed")
 
 
 @claim("DE47", at_most(0.8), scope="timing")
 def int4(device: Device) -> Figure:
-    """For one row, PyTorch's int4 operator takes at most four fifths of the time of the product in bf16."""
+    """For one row, PyTorch's int4 operator takes at most four fifths of the time of a bf16 product."""
     return over_bf16(device, "int4")
 
 
 @claim("DE48", at_least(4))
 def fp8_kernels(device: Device) -> Figure:
-    """Not compiled, an fp8 product of one row runs at least four kernels, because activations are converted first."""
+    """Without compilation, an fp8 product of one row runs at least four kernels, because other kernels convert the
+    activations first."""
     return kernel_count(device, "fp8")
 
 
 @claim("DE49", at_least(1), scope="timing")
 def int8_model(device: Device) -> Figure:
-    """Compiled in the default mode, a token of the int8 model takes at least as long as a token of the bf16 model."""
+    """If layers are compiled in the default mode, a token of the int8 model takes at least as long as a token of the
+    bf16 model."""
     return model_over_bf16(device, "int8")
 
 
 @claim("DE50", at_most(0.9), scope="timing")
 def tuned_int8_model(device: Device) -> Figure:
-    """With max-autotune, a token of the int8 model takes at most nine tenths of the time of the bf16 model."""
+    """A token of the int8 model compiled with max-autotune takes at most nine tenths of the time of a token of the bf16
+    model."""
     return model_over_bf16(device, "int8 max-autotune")
 
 
@@ -94,11 +98,11 @@ def int8_floor(device: Device) -> Figure:
 
 
 HALF = Computation(
-    "How long does reading half of the bytes take?",
+    "How long does reading the codes and scales in int8 take?",
     "decoder.int8_floor_us",
     "{decoder.int8_bytes} at {decoder.read_rate}.",
-    "Divide the bytes of the codes by the rate of reading.",
-    {"decoder.bf16_floor_us": "that is the bytes in bf16."},
+    "Divide the bytes of the codes and scales by the rate of reading.",
+    {"decoder.bf16_floor_us": "your result is the time of reading the weights in bf16."},
 )
 
 
@@ -107,13 +111,17 @@ def product_bars(device: Device) -> Html:
     found = device[PRODUCTS].data[WIDE]
     times = {way: product_us(device, way) for way in found if "us" in found[way]}
     rungs = dict(sorted(times.items(), key=lambda item: item[1].number))
-    caption = "One row times 4096 x 14336 weights"
+    caption = "Time of the product of one row and 4096 x 14336 weights, by kind of weights"
     floor = (
-        "the floor of int8: bytes / rate of reading",
+        "floor in int8: bytes / rate of reading",
         floor_of(device, entry(device, PRODUCTS, WIDE, "int8", "bytes")),
     )
     return floor_bars(
-        device, floor, rungs, caption, conditions="As CUDA graphs over eight weights, one after the other."
+        device,
+        floor,
+        rungs,
+        caption,
+        conditions="Each product runs in a CUDA graph, over eight matrices one after the other.",
     )
 
 
@@ -135,8 +143,17 @@ def products(device: Device) -> Html:
             ]
             moved = format_value(found["bytes"], "bytes")
             rows.append([shape, way, figure_cell(us), moved, figure_cell(share), *counts])
-    head = ["weights", "kind", "time", "bytes", "of reading alone", "kernels", "error", "with the rounding"]
-    return table("One row times weights of each kind", head, rows, text_columns=2)
+    head = [
+        "size of the weights",
+        "kind of weights",
+        "time",
+        "bytes",
+        "share of the highest rate",
+        "kernels",
+        "error of the kernel",
+        "error with rounding",
+    ]
+    return table("The product of one row, by size and kind of weights", head, rows, text_columns=2)
 
 
 def models(device: Device) -> Html:
@@ -157,8 +174,14 @@ def models(device: Device) -> Html:
                 format_value(found["error"]),
             ]
         )
-    head = ["weights", "time of a token", "bytes of weights", "of reading alone", "error of the logits"]
-    return table("A token of the smaller model, by its weights", head, rows)
+    head = [
+        "kind of weights",
+        "time of a token",
+        "bytes of weights",
+        "share of the highest rate",
+        "error of the logits",
+    ]
+    return table("A token of the smaller model, by kind of weights", head, rows)
 
 
 FIGURES: Mapping[str, Measure] = {

@@ -27,7 +27,7 @@ from snippets.lab.page import floor_bars, show as show
 
 PROMPTS = "decoder/prefill_lengths"
 KINDS: Mapping[str, str] = {"gemm": "products", "gemv": "products", "attention": "attention"}
-LOOKS = {"products": "gemm", "attention": "other", "all else": "pointwise"}
+LOOKS = {"products": "gemm", "attention": "other", "the rest": "pointwise"}
 
 
 def lengths(device: Device) -> list[str]:
@@ -57,25 +57,25 @@ def by_kind(kernels: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
     """Kind -> time of a prompt's kernels, which are counted and summed by name."""
     times = dict.fromkeys(LOOKS, 0.0)
     for name, found in kernels.items():
-        times[KINDS.get(decode_kernel_name(name).operation, "all else")] += found["us"]
+        times[KINDS.get(decode_kernel_name(name).operation, "the rest")] += found["us"]
     return times
 
 
 @claim("DE30", at_most(2), scope="timing")
 def short_prompt(device: Device) -> Figure:
-    """A prompt of 16 tokens takes at most twice the time of one token, both as CUDA graphs of eager kernels."""
+    """In CUDA graphs of eager kernels, a prompt of 16 tokens takes at most twice the time of one token."""
     return unpaired_ratio(prompt_us(device, "16"), token_us(device, "graph"))
 
 
 @claim("DE31", at_least(50), scope="timing")
 def long_prompt(device: Device) -> Figure:
-    """A prompt of 2048 tokens does its arithmetic at half of a large product's rate or more."""
+    """A prompt of 2048 tokens multiplies at half or more of the rate of a large product."""
     return flops_share(device, "2048")
 
 
 @claim("DE32", at_least(50), scope="timing")
 def mostly_products(device: Device) -> Figure:
-    """Products take most of the GPU's time of a prompt of 1024 or of 2048 tokens."""
+    """In prompts of 1024 and of 2048 tokens, products take at least half of the GPU's time."""
     shares = [share_of(device, tokens, "products") for tokens in ("1024", "2048")]
     low, high = sorted(share.number for share in shares)
     return Figure(low, "%", (low, high), shares[0].origin)
@@ -90,9 +90,9 @@ def prompt_token_us(device: Device) -> Figure:
 
 def opening(device: Device) -> Html:
     """A token of a prompt and a token of an answer."""
-    read = ("a token of a prompt: of 2,048", prompt_token_us(device))
-    written = {"a token of an answer: one text, in a CUDA graph": token_us(device, "graph")}
-    return floor_bars(device, read, written, "One token of 1.1 billion weights, in a prompt and in an answer")
+    read = ("a token of a prompt: 2,048 tokens", prompt_token_us(device))
+    written = {"a token of an answer: one text": token_us(device, "graph")}
+    return floor_bars(device, read, written, "Time of one token in a prompt and in an answer, with 1.1 billion weights")
 
 
 def table_of_prompts(device: Device) -> Html:
@@ -106,8 +106,15 @@ def table_of_prompts(device: Device) -> Html:
         per_token = format_value(us.number / int(tokens), "us")
         floors = [format_value(reading.number, "us"), format_value(arithmetic, "us")]
         rows.append([f"{int(tokens):,}", figure_cell(us), per_token, *floors, figure_cell(flops_share(device, tokens))])
-    head = ["tokens", "time of the prompt", "of a token", "reading alone", "multiplying alone", "of a product's rate"]
-    return table("A prompt, from few tokens to many", head, rows)
+    head = [
+        "tokens",
+        "time of the prompt",
+        "time per token",
+        "time of reading alone",
+        "time of multiplying alone",
+        "share of a large product's rate",
+    ]
+    return table("Prompts by their number of tokens", head, rows)
 
 
 def kinds_bars(device: Device) -> Html:
@@ -116,7 +123,7 @@ def kinds_bars(device: Device) -> Html:
         f"{int(tokens):,} tokens": list(by_kind(entry(device, PROMPTS, tokens, "kernels")).items())
         for tokens in ("16", "512", "2048")
     }
-    caption = "The GPU's time of a prompt, by what its kernels do"
+    caption = "GPU time of a prompt, by kind of kernel"
     return stacked_bars(device, groups, caption, axis="GPU time of a prompt", kinds=LOOKS)
 
 

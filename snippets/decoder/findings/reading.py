@@ -103,19 +103,19 @@ def floor_us(device: Device) -> Figure:
 
 @claim("DE1", at_least(95), scope="timing")
 def reads_as_it_copies(device: Device) -> Figure:
-    """Reading alone reaches at least 95 % of a copy's rate."""
+    """A kernel that only reads reaches at least 95 % of the rate of a copy."""
     return percent(unpaired_ratio(read_rate(device), ceiling(device, "copy")))
 
 
 READING = Computation(
-    "How long does reading take?",
+    "How long does reading the bytes of a token take?",
     "decoder.floor_us",
     "{decoder.read_weight_bytes} of weights and {decoder.read_cache_bytes} of cache, at {decoder.read_rate}.",
-    "Add the bytes that are read, and divide by the rate. Three digits are enough.",
+    "Add the bytes that a token reads, and divide by the rate of reading. Three digits are enough.",
     {
-        "decoder.floor_with_embedding": "that counts the input embedding, of which a token reads one row.",
-        "decoder.floor_without_head": "that leaves out the output head, a matrix as large as the embedding.",
-        "decoder.floor_at_copy": "that is the rate of a copy. A token writes next to nothing.",
+        "decoder.floor_with_embedding": "your result counts the whole input embedding, but a token reads only one row.",
+        "decoder.floor_without_head": "your result leaves out the output head, a matrix as large as the embedding.",
+        "decoder.floor_at_copy": "your result uses the rate of a copy, but a token writes next to nothing.",
     },
 )
 
@@ -123,18 +123,24 @@ READING = Computation(
 def given(device: Device) -> Html:
     """What a token of the smaller model reads, and the rates of this GPU."""
     numbers = f"{SMALL.weights:,} numbers of 2 bytes"
-    row = f"{SMALL.vocab:,} x {SMALL.dim:,} numbers, of which one row is looked up"
+    row = f"{SMALL.vocab:,} x {SMALL.dim:,} numbers, of which a token reads one row"
     head = SMALL.dim // SMALL.heads
     kept = f"2 x {SMALL.layers} layers x {SMALL.kv_heads} heads x {head} numbers of 2 bytes"
     rows = [
         ["all weights", numbers, format_value(BF16_BYTES * SMALL.weights, "bytes")],
-        ["the input embedding, not read", row, format_value(BF16_BYTES * SMALL.embedding, "bytes")],
-        ["the cache of an earlier token", kept, f"{SMALL.cache_bytes:,} bytes"],
-        ["earlier tokens", "a prompt of 512 and half of an answer of 32", f"{CONTEXT:,}"],
-        ["rate of reading alone", "measured: a sum, or a product of one row", figure_cell(read_rate(device))],
-        ["rate of a copy", "measured: bytes read and bytes written", figure_cell(ceiling(device, "copy"))],
+        ["weights of the input embedding", row, format_value(BF16_BYTES * SMALL.embedding, "bytes")],
+        ["KV cache of one earlier token", kept, f"{SMALL.cache_bytes:,} bytes"],
+        ["earlier tokens", "a prompt of 512 tokens, and half of an answer of 32 tokens", f"{CONTEXT:,}"],
+        [
+            "highest rate of reading",
+            "measured: the faster of a sum and a matrix times a vector",
+            figure_cell(read_rate(device)),
+        ],
+        ["rate of a copy", "measured, with bytes read and bytes written", figure_cell(ceiling(device, "copy"))],
     ]
-    return table("Given: a decoder of 1.1 billion weights in bf16", ["", "made of", "amount"], rows, text_columns=2)
+    return table(
+        "Given: a decoder of 1.1 billion weights in bf16", ["quantity", "how we get it", "amount"], rows, text_columns=2
+    )
 
 
 def _constant(value: int, unit: str = "") -> Measure:

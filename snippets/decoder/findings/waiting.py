@@ -23,12 +23,12 @@ from snippets.lab.page import show as show
 
 FIRST, LENGTHS, REQUEST = "decoder/first_calls", "decoder/lengths", "decoder/second_request"
 CACHES = {
-    "not compiled": "cat, not compiled",
-    "cat": "cat",
-    "cat, static shapes": "cat, dynamic=False",
-    "static": "static",
+    "not compiled": "growing cache, not compiled",
+    "cat": "growing cache, compiled",
+    "cat, static shapes": "growing cache, compiled with dynamic=False",
+    "static": "static cache, compiled",
 }
-STARTS = {"whole": "the whole step, reduce-overhead", "layers": "each layer"}
+STARTS = {"whole": "the whole step, with reduce-overhead", "layers": "each layer"}
 
 
 def first_call_us(device: Device, start: str) -> Figure:
@@ -65,7 +65,8 @@ def first_token(device: Device) -> Figure:
 
 @claim("DE52", at_most(0.5), scope="timing")
 def layers_compile_faster(device: Device) -> Figure:
-    """Compiling one layer for all layers takes at most half of the time of compiling the whole decode step."""
+    """Compiling one layer, whose code all layers share, takes at most half the time of compiling the whole decode
+    step."""
     return unpaired_ratio(*(first_call_us(device, start) for start in ("layers", "whole")))
 
 
@@ -83,7 +84,8 @@ def cat_compiles_each(device: Device) -> Figure:
 
 @claim("DE55", equals(2))
 def cat_compiles_twice(device: Device) -> Figure:
-    """With a growing cache and the default, Dynamo compiles twice: for the first length, and for all others."""
+    """With a growing cache and default options, Dynamo compiles twice: for the first length, and for all other
+    lengths."""
     return graphs(device, "cat")
 
 
@@ -101,8 +103,8 @@ def first_answer(device: Device) -> Figure:
 
 @claim("DE76", at_least(10), scope="timing")
 def first_answer_plans(device: Device) -> Figure:
-    """If each token has a new length, a token of a process's first answer takes at least ten times as long as when the
-    process repeats the answer."""
+    """If each token has a new length, a token takes at least ten times as long in a process's first answer as in the
+    repeated answer."""
     return first_answer(device)
 
 
@@ -128,8 +130,8 @@ def waits(device: Device, prompt: str) -> Figure:
 
 @claim("DE56", at_least(5), scope="timing")
 def second_request(device: Device) -> Figure:
-    """If a loop computes another text's prompt of 8,192 tokens first, a token takes at least five times its usual
-    time."""
+    """If a loop computes another text's prompt of 8,192 tokens before a token, the token takes at least five times its
+    usual time."""
     return waits(device, "8192")
 
 
@@ -140,7 +142,11 @@ def first_calls(device: Device) -> Html:
     rows: list[list[Cell]] = [
         [STARTS[start], *(format_value(1e6 * s, "us") for s in times[:count])] for start, times in names.items()
     ]
-    return table("The first tokens, empty caches", ["compiled", *(f"token {i + 1}" for i in range(count))], rows)
+    return table(
+        "Time of the first tokens, with empty compiler caches",
+        ["what is compiled", *(f"token {i + 1}" for i in range(count))],
+        rows,
+    )
 
 
 def lengths(device: Device) -> Html:
@@ -150,8 +156,8 @@ def lengths(device: Device) -> Html:
         times = entry(device, LENGTHS, cache, "call_s")
         rows.append([heading, str(graphs(device, cache).value), *(format_value(1e6 * s, "us") for s in times[:6])])
     count = len(rows[0]) - 2
-    head = ["cache", "graphs in the end", *(f"token {index + 1}" for index in range(count))]
-    return table("A compiled step of one layer, token by token", head, rows)
+    head = ["cache", "compiled graphs", *(f"token {index + 1}" for index in range(count))]
+    return table("Compiled graphs, and the time of each token, in a model of one layer", head, rows)
 
 
 def requests(device: Device) -> Html:
@@ -162,8 +168,13 @@ def requests(device: Device) -> Html:
         rows.append(
             [f"{int(prompt):,}", *(format_value(us, "us") for us in (usual, longest)), waits(device, prompt).text]
         )
-    head = ["the other prompt's tokens", "usual time of a token", "the token behind the prompt", "ratio"]
-    return table("Tokens of one text, while the loop computes another text's prompt", head, rows)
+    head = [
+        "tokens of the other prompt",
+        "usual time of a token",
+        "time of the token after the prompt",
+        "ratio of both times",
+    ]
+    return table("Time of a token of one text, when the loop first computes another text's prompt", head, rows)
 
 
 def slowest_plan_us(device: Device) -> Figure:
