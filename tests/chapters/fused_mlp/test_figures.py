@@ -68,7 +68,7 @@ PIECES: Mapping[str, tuple[Callable[[Device], Html], tuple[str, ...]]] = {
         lambda device: first_kernels.linear_compared(device, 64),
         ("A Linear with GELU, 64 rows", "cuBLAS's epilogue"),
     ),
-    "tuned": (ideas.tuned_table, ("first half ping-pong", "over the fastest", "cuBLAS")),
+    "tuned": (ideas.tuned_table, ("gate and up ping-pong", "time of the fastest", "cuBLAS")),
     "three forwards": (forward.three_forwards, ("One forward, three ways", "pingpong_kernel")),
     "shapes": (
         lambda device: shapes.shape_table(device, "interleaved"),
