@@ -130,7 +130,7 @@ def few_table(device: Device) -> Html:
         precise = replace(ratio, display=f"{ratio.number:.3f}x")
         rows.append([tokens, figure_cell(precise), *times])
     reading = f"At a large copy's rate, reading the weights takes {floor_us(device).text}"
-    caption = f"One forward at {WIDE[0]}x{WIDE[1]}, interleaved. {reading}"
+    caption = f"One forward with weights of {WIDE[0]}x{WIDE[1]}, interleaved. {reading}"
     every = table(caption, ["tokens", "our forward / max-autotune", *VARIANTS], rows)
     return Html(every + details("Steady times, with clock and energy", _steady_table(device)))
 

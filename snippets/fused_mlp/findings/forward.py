@@ -175,7 +175,7 @@ def forwards(device: Device) -> Html:
     The peak of a replayed graph isn't counted: its tensors are allocated when the graph is recorded.
     """
     more: Columns = {
-        "from Python, the CPU's": "enqueue_us",
+        "from Python, CPU part": "enqueue_us",
         "kernels": "kernels_per_step",
         "peak memory": lambda run: figure_cell(quantity(run, PEAK)) if run.point.peak_memory_bytes else None,
         "error": lambda run: f"{run.point.relative_error:.1e}",

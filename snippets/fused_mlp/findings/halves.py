@@ -106,8 +106,7 @@ def halves(device: Device, *names: str) -> Html:
         "rate / rate of a large product": lambda run: figure_cell(share_of_ceiling(run, LARGE_MATMUL)),
     }
     variants = {LABELS.get(name, name): run.id for name, run in runs.items()}
-    rows = f" ({', '.join(LABELS.get(name, name) for name in names)})" if names else ""
-    title = f"Time of gate, up and the activation{rows}"
+    title = f"Gate, up and the activation: times and rates of {'some' if names else 'all'} variants"
     compared = variants_table(device, variants, title, columns=columns)
     return Html(compared + note("The large product has 8192x8192x8192 and is timed interleaved with the variants."))
 

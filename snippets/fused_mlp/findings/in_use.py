@@ -188,7 +188,7 @@ def zero_fill_counts(device: Device) -> Figure:
 def training_table(device: Device) -> Html:
     """Forward and backward of each variant: times, peak memory, error of the gradient of x."""
     quantities: Columns = {
-        "from Python, the CPU's": "enqueue_us",
+        "from Python, CPU part": "enqueue_us",
         "peak memory of a step": "peak_memory_bytes",
         "relative error of x's gradient": "relative_error",
     }

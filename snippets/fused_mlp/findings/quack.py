@@ -137,7 +137,7 @@ def tiles_table(device: Device) -> Html:
         cycles = f"{round(cycles_with(device, name).number, -3):,.0f}"
         rows.append([heading, *times, steady_clock(device, name, TILES).text, cycles])
     head = ["forward, tiles", "interleaved", "steady", "steady clock", "steady cycles"]
-    return table("Our forward, and QuACK's forward with other tiles, with and without shared loads", head, rows)
+    return table("Our forward, and QuACK's forward with and without wider tiles and shared loads", head, rows)
 
 
 def quack_shapes(device: Device) -> Run:
@@ -243,7 +243,7 @@ def beside_quack(device: Device) -> Html:
             alone = figure_cell(steady(device, variant)) if has_steady and variant in probed(run, STEADY) else None
             steadily = alone if part == "forward" else None
             rows.append([half, headings[variant], figure_cell(time), f"{over.number:.3f}x", steadily])
-    caption = "Our kernels against QuACK's kernel with cuBLAS's down, in one process"
+    caption = "QuACK's kernel against our kernels: for gate and up, and for the whole forward"
     head = ["part", "variant", "interleaved", "time / QuACK's untuned time", "steady"]
     return table(caption, head, rows, text_columns=2)
 

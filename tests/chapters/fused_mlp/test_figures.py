@@ -83,7 +83,7 @@ PIECES: Mapping[str, tuple[Callable[[Device], Html], tuple[str, ...]]] = {
     "errors": (in_use.errors_table, ("Relative error against float64, float16", "8192x768x3072")),
     "training": (
         in_use.training_table,
-        ("our module, recomputing all", "peak memory of a step", "from Python, the CPU's", "GPU, interleaved"),
+        ("our module, recomputing all", "peak memory of a step", "from Python, CPU part", "GPU, interleaved"),
     ),
     "activations": (in_use.activations, ("GELU by erf", "SiLU")),
 }
