@@ -76,7 +76,7 @@ def launches_table(device: Device) -> Html:
     rows.append(["interleaved", *map(figure_cell, interleaved)])
     rows.append(["steady", *(figure_cell(steady(device, variant)) for variant in variants)])
     clocks = (float(probed(run, "steady", variant, "clock_mhz")) for variant in variants)
-    rows.append(["clock, steady", *(format_value(clock, "MHz") for clock in clocks)])
+    rows.append(["steady clock", *(format_value(clock, "MHz") for clock in clocks)])
     caption = "Our forward with early launch and without, and its first kernel alone"
     return table(caption, ["", "with early launch", "without early launch", "first kernel alone"], rows)
 

@@ -405,9 +405,9 @@ def test_activations_beside_plain_products(device: AlteredDevice) -> None:
 def test_the_table_of_launches(device: AlteredDevice) -> None:
     by_hand.launches(device)
     text = text_of(launching.launches_table(device))
-    assert "traced after a rest: first kernel 100 µs" in text
-    assert "traced after a load: overlap 10.0 µs 0 µs 0 µs" in text
-    assert "clock, steady 1,500 MHz 1,500 MHz 1,500 MHz" in text
+    assert "first kernel, traced after a rest 100 µs" in text
+    assert "overlap of the two kernels, traced after a load 10.0 µs 0 µs 0 µs" in text
+    assert "steady clock 1,500 MHz 1,500 MHz 1,500 MHz" in text
 
 
 # The activation, and other GPUs
