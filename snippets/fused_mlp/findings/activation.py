@@ -78,20 +78,20 @@ def worst(device: Device, form: str) -> Figure:
 
 @claim("F95", at_most(ROUNDING / 100), scope="this-gpu")
 def error_as_sigmoid(device: Device) -> Figure:
-    """With a sigmoid, the errors of GELU and SiLU at every bf16 input are at most 1 % of the largest rounding error,
-    apart from errors below 2^-119."""
+    """GELU and SiLU with a sigmoid have errors of at most 1 % of the largest rounding error at every bf16 input, apart
+    from errors below 2^-119."""
     return largest(*(worst(device, form) for form in EXACT))
 
 
 @claim("F96", at_least(WHOLE), scope="this-gpu")
 def error_of_rough_tanh(device: Device) -> Figure:
-    """With one rough tanh, GELU's error is as large as its result at some inputs."""
+    """GELU with one rough tanh has an error as large as its result at some inputs."""
     return worst(device, "rough_gelu_tanh")
 
 
 @claim("F109", at_most(1.05), scope="timing")
 def cost_of_right_digits(device: Device) -> Figure:
-    """The ping-pong kernel takes at most 5 % longer with GELU as a sigmoid than with one rough tanh."""
+    """The ping-pong kernel takes at most 5 % longer with GELU as a sigmoid than with GELU by one rough tanh."""
     return step_ratio(device, "activation", "gelu_tanh", "rough_gelu_tanh")
 
 

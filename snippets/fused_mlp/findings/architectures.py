@@ -49,7 +49,7 @@ def candidates(device: Device) -> list[Candidate]:
 
 @claim("F91", equals(0), scope="this-gpu")
 def spilling(device: Device) -> Figure:
-    """No candidate of the portable kernels spills registers on any architecture that it fits on."""
+    """No candidate of the portable kernels spills registers on any architecture where the candidate fits."""
     found = candidates(device)
     count = sum(one.spills > 0 for one in found)
     return Figure(count, display=f"{count} of {len(found)}", origin="fused_mlp/architectures")
@@ -70,7 +70,7 @@ def shapes_run(device: Device) -> Mapping[str, Mapping[str, float]]:
 
 @claim("F93", at_most(1), scope="this-gpu")
 def error_of_old_code(device: Device) -> Figure:
-    """Compiled for compute capability 8.0 and run here, the portable kernel has no larger error than eager at any
+    """The portable kernel compiled for compute capability 8.0 and run on this GPU has no larger error than eager at any
     size."""
     ratios = [one["error"] / one["eager_error"] for one in shapes_run(device).values()]
     return Figure(max(ratios), "x", (min(ratios), max(ratios)), "fused_mlp/ampere_code, errors over eager's")
@@ -78,8 +78,8 @@ def error_of_old_code(device: Device) -> Figure:
 
 @claim("F94", at_least(1.4), scope="timing")
 def old_over_own(device: Device) -> Figure:
-    """Here, the portable kernel takes at least 40 % longer compiled for compute capability 8.0 than compiled for this
-    GPU."""
+    """On this GPU, the portable kernel takes at least 40 % longer if it is compiled for compute capability 8.0 than if
+    it is compiled for this GPU."""
     return probe_ratio(device["fused_mlp/ampere_code"], INTERLEAVED, OLD, OWN)
 
 
@@ -105,12 +105,12 @@ def architectures(device: Device) -> Html:
     head = [
         "compute capability",
         "candidates",
-        "multiply with",
-        "LDGSTS",
+        "product instruction",
+        "LDGSTS instructions",
         "registers",
-        "spills",
-        "shared memory, at most",
-        "allowed",
+        "register spills",
+        "shared memory, most used",
+        "shared memory, allowed",
     ]
     summary = table("The portable kernels, compiled for six architectures", head, rows)
     return Html(summary + details("Every candidate", every_candidate(found)))
@@ -149,7 +149,7 @@ def old_code(device: Device) -> Html:
     return Html(
         table(caption, ["compiled for", "interleaved"], times)
         + details(
-            "Its errors at odd sizes",
+            "Errors at odd sizes",
             table("Relative error", ["tokens x dim x hidden", "code for 8.0", "eager"], errors),
         )
     )

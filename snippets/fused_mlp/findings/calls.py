@@ -46,13 +46,13 @@ def call_ratio(device: Device, upper: str, lower: str) -> Figure:
 
 @claim("F97", at_most(0.6), scope="timing")
 def cpu_over_eager(device: Device) -> Figure:
-    """At the series' shape, a call of our forward takes at most 0.60 of the CPU time that a call of eager's takes."""
+    """At the series' shape, a call of our forward takes at most 0.60 of the CPU time of a call of the eager forward."""
     return forward_ratio(device, "our forward", "eager", "enqueue")
 
 
 @claim("F98", at_most(0.15), scope="timing")
 def prepared_over_triton(device: Device) -> Figure:
-    """Prepared launches of our forward take at most 0.15 of the CPU time of launches by Triton."""
+    """The prepared launches of our forward take at most 0.15 of the CPU time of launches by Triton."""
     require_own_launches(device)
     return call_ratio(device, LAUNCHES, BY_TRITON)
 
@@ -85,27 +85,28 @@ def operator_over_empty(device: Device) -> Figure:
 
 @claim("F48", at_most(0.4), scope="timing")
 def cpu_over_gpu(device: Device) -> Figure:
-    """At the series' shape, the CPU launches our forward in at most 0.4 of the forward's interleaved time on the
+    """At the series' shape, the CPU launches our forward in at most 0.4 of the interleaved time of our forward on the
     GPU."""
     return ratio_of_kinds(device[FORWARDS["our forward"]], "enqueue")
 
 
 @claim("F64", at_most(0.77), scope="timing")
 def forward_over_compiled_from_python(device: Device) -> Figure:
-    """From Python, at the series' shape, our forward takes at most 0.77 of the compiled forward's time."""
+    """In timing from Python at the series' shape, our forward takes at most 0.77 of the compiled forward's time."""
     return forward_ratio(device, "our forward", "compiled", "from_python")
 
 
 @claim("F100", at_most(1.0), scope="timing")
 def over_compiled_in_any_row(device: Device) -> Figure:
-    """From Python, in bf16, our forward takes no longer than the compiled forward at any shape of the table."""
+    """In timing from Python with bf16, our forward takes no longer than the compiled forward at any shape of the
+    table."""
     rows = shapes_in(device, "bfloat16")
     return largest(*(over(device, "bfloat16", "compiled", row, "from_python") for row in rows))
 
 
 @claim("F101", equals(True), scope="this-gpu")
 def same_kernels_compiled(device: Device) -> Figure:
-    """Inside compiled code, our module launches the same kernels as alone."""
+    """Inside compiled code, our module launches the same kernels as outside compiled code."""
     alone, compiled = (
         device[FORWARDS[name]].per_step(kernel_names) for name in ("our forward", "our forward, compiled")
     )
@@ -115,7 +116,7 @@ def same_kernels_compiled(device: Device) -> Figure:
 
 @claim("F102", at_most(1.1), scope="timing")
 def compiled_over_alone(device: Device) -> Figure:
-    """From Python, our module takes at most 10 % longer inside compiled code than alone."""
+    """In timing from Python, our module takes at most 10 % longer inside compiled code than outside compiled code."""
     return forward_ratio(device, "our forward, compiled", "our forward", "from_python")
 
 
@@ -126,7 +127,7 @@ def calls_table(device: Device) -> Html:
     for case, heading in headings.items():
         over_eager = None if case == EAGER else figure_cell(call_ratio(device, case, EAGER))
         rows.append([heading.replace("`", ""), figure_cell(Figure.from_timing(call(device, case))), over_eager])
-    return table("CPU time of a call", ["", "CPU time", "over eager"], rows)
+    return table("CPU time of a call", ["", "CPU time", "CPU time / eager's CPU time"], rows)
 
 
 def compiled_table(device: Device) -> Html:

@@ -86,20 +86,22 @@ READING = Computation(
 
 @claim("F103", at_most(0.97), scope="timing")
 def few_interleaved(device: Device) -> Figure:
-    """Interleaved, for one token and for 16 tokens, our forward takes at most 0.97 of max-autotune's time."""
+    """In interleaved timing for one token and for 16 tokens, our forward takes at most 0.97 of the time of
+    max-autotune's forward."""
     return largest(*(over_max_autotune(device, tokens) for tokens in STEADY_TOKENS))
 
 
 @claim("F104", at_most(0.97), scope="timing")
 def few_steady(device: Device) -> Figure:
-    """Steady, for one token and for 16 tokens, our forward takes at most 0.97 of max-autotune's time."""
+    """In steady timing for one token and for 16 tokens, our forward takes at most 0.97 of the time of max-autotune's
+    forward."""
     variants = ("fused", "max_autotune")
     return largest(*(unpaired_ratio(*(steady(device, tokens, name) for name in variants)) for tokens in STEADY_TOKENS))
 
 
 @claim("F105", at_most(1.1), scope="timing")
 def sixteen_over_one(device: Device) -> Figure:
-    """Interleaved, our forward takes at most 10 % longer for 16 tokens than for one token."""
+    """In interleaved timing, our forward takes at most 10 % longer for 16 tokens than for one token."""
     return unpaired_ratio(*(Figure.from_timing(few(device, tokens, "fused")) for tokens in ("16", "1")))
 
 
@@ -114,7 +116,7 @@ def few_bars(device: Device) -> Html:
         name: {f"{tokens} token{'s' * (tokens != '1')}": few(device, tokens, key) for tokens in DRAWN_TOKENS}
         for name, key in VARIANTS.items()
     }
-    return timing_bars(device, groups, "One forward of few tokens, interleaved")
+    return timing_bars(device, groups, "One forward for few tokens, interleaved")
 
 
 def few_table(device: Device) -> Html:
@@ -127,10 +129,10 @@ def few_table(device: Device) -> Html:
         ratio = over_max_autotune(device, tokens)
         precise = replace(ratio, display=f"{ratio.number:.3f}x")
         rows.append([tokens, figure_cell(precise), *times])
-    reading = f"At a large copy's rate, its weights take {floor_us(device).text}"
-    caption = f"One forward at {WIDE[0]}x{WIDE[1]}, interleaved. {reading}"
+    reading = f"At a large copy's rate, reading the weights takes {floor_us(device).text}"
+    caption = f"One forward with weights of {WIDE[0]}x{WIDE[1]}, interleaved. {reading}"
     every = table(caption, ["tokens", "our forward / max-autotune", *VARIANTS], rows)
-    return Html(every + details("The same, steady, with clock and energy", _steady_table(device)))
+    return Html(every + details("Steady times, with clock and energy", _steady_table(device)))
 
 
 def _steady_table(device: Device) -> Html:
@@ -143,7 +145,7 @@ def _steady_table(device: Device) -> Html:
             clock = format_value(float(sensors["clock_mhz"]), "MHz") if sensors.get("clock_mhz") else None
             rows.append([f"{tokens}, {name}", figure_cell(time), clock, energy.text if energy else None])
     return table(
-        "One forward of few tokens, steady", ["tokens, variant", "GPU, steady", "clock", "energy per forward"], rows
+        "One forward for few tokens, steady", ["tokens, variant", "GPU, steady", "clock", "energy per forward"], rows
     )
 
 

@@ -47,25 +47,29 @@ def pointwise_of_copy(device: Device) -> Figure:
 
 @claim("F8", at_most(1.02), scope="timing")
 def pointwise_over_compiled(device: Device) -> Figure:
-    """Interleaved and cold, our pointwise kernel takes at most 2 % longer than Inductor's."""
+    """In interleaved timing and with a cold cache, our pointwise kernel takes at most 2 % longer than Inductor's
+    pointwise kernel."""
     return largest(*warm_and_cold(device[OURS], device[POINTWISE["compiled"]]))
 
 
 @claim("F9", at_least(1.6), scope="timing")
 def eager_over_ours(device: Device) -> Figure:
-    """Interleaved and cold, eager's two pointwise kernels take at least 60 % longer than our pointwise kernel."""
+    """In interleaved timing and with a cold cache, eager's two pointwise kernels take at least 60 % longer than our
+    pointwise kernel."""
     return smallest(*warm_and_cold(device[POINTWISE["eager"]], device[OURS]))
 
 
 @claim("F10", at_least(1.1), scope="timing")
 def liger_over_ours(device: Device) -> Figure:
-    """Interleaved and cold, Liger's pointwise kernel takes at least 10 % longer than our pointwise kernel."""
+    """In interleaved timing and with a cold cache, Liger's pointwise kernel takes at least 10 % longer than our
+    pointwise kernel."""
     return smallest(*warm_and_cold(device[POINTWISE["Liger"]], device[OURS]))
 
 
 @claim("F11", at_most(1.01), scope="this-gpu")
 def error_over_compiled(device: Device) -> Figure:
-    """Our pointwise kernel's error is at most 1 % above the error of Inductor's kernel, which computes tanh in full."""
+    """The error of our pointwise kernel is at most 1 % above the error of Inductor's pointwise kernel, which computes
+    tanh in full."""
     return point_ratio(device[OURS], device[POINTWISE["compiled"]], "relative_error")
 
 
@@ -76,7 +80,10 @@ def pointwise_compared(device: Device) -> Html:
     rows: list[Sequence[Cell]] = [
         ["GPU time, interleaved", *(figure_cell(run.time()) for run in runs)],
         ["GPU time, cold cache", *(figure_cell(run.time("cold")) for run in runs)],
-        ["cold: the copy's time / its own", *(figure_cell(percent(paired_ratio(copied, run, "cold"))) for run in runs)],
+        [
+            "cold cache: the copy's time / the variant's time",
+            *(figure_cell(percent(paired_ratio(copied, run, "cold"))) for run in runs),
+        ],
     ]
     threads = [thread_costs(run) for run in runs]
     headings = ("registers of a thread", "threads of a block", "elements for each thread")
@@ -84,7 +91,7 @@ def pointwise_compared(device: Device) -> Html:
         rows.append([heading, *(", ".join(costs[index] for costs in kernels) or None for kernels in threads)])
     errors = [run.point.relative_error for run in runs]
     rows.append(["relative error", *(format_value(error) if error else None for error in errors)])
-    return table("The activation of one tensor, times another tensor: four ways, and a copy", ["", *POINTWISE], rows)
+    return table("Four ways to compute GELU and the multiplication, and a copy", ["", *POINTWISE], rows)
 
 
 def thread_costs(run: Run) -> list[tuple[str, str, str]]:
@@ -121,7 +128,8 @@ def over_addmm(device: Device, rows: int, kind: str = "interleaved") -> Figure:
 
 @claim("F12", equals("our kernel 1, cuBLAS's epilogue 1, eager 2, compiled 2"))
 def kernels(device: Device) -> Figure:
-    """For a Linear with GELU, eager and compiled run two kernels, and cuBLAS's epilogue and our kernel run one."""
+    """A Linear with GELU takes two kernels in eager code and in compiled code, but one kernel with cuBLAS's epilogue or
+    with our kernel."""
     return listed({heading: _kernel_counts(device, variant) for heading, variant in LINEAR.items()})
 
 
@@ -132,15 +140,15 @@ def _kernel_counts(device: Device, variant: str) -> Figure:
 
 @claim("F13", at_most(0.92), scope="timing")
 def many_over_addmm(device: Device) -> Figure:
-    """Interleaved and cold, at 8192 rows, our kernel for a Linear with GELU takes at least 8 % less time than cuBLAS's
-    epilogue."""
+    """For 8192 rows, in interleaved timing and with a cold cache, our kernel for a Linear with GELU takes at least 8 %
+    less time than cuBLAS's epilogue."""
     return largest(*warm_and_cold(linear(device, MANY), linear(device, MANY, "addmm")))
 
 
 @claim("F14", at_most(1.0), scope="timing")
 def over_bare_matmul(device: Device) -> Figure:
-    """Interleaved, at 8192 rows, our kernel for a Linear with bias and GELU takes no longer than cuBLAS's bare
-    product."""
+    """For 8192 rows in interleaved timing, our kernel for a Linear with bias and GELU takes no longer than cuBLAS's
+    product without bias and GELU."""
     ours = linear(device, MANY)
     return ratio_of_pairs(
         ours.timing(), ours.ceiling(f"matmul {MANY}x1024x4096").timing, "our kernel over bare product"
@@ -155,8 +163,8 @@ def inductors_gelu_over_eagers(device: Device) -> Figure:
 
 @claim("F115", equals(True), scope="timing")
 def width_decides(device: Device) -> Figure:
-    """At 8192 rows, in the traces, Inductor's GELU kernel takes at least 1.3 times as long as eager's if its threads
-    load fewer numbers each, and at most 1.15 times as long if they load the same number."""
+    """In the traces for 8192 rows, Inductor's GELU kernel takes at least 1.3 times as long as eager's GELU kernel if
+    its threads load fewer numbers each, and at most 1.15 times as long otherwise."""
     ratio = inductors_gelu_over_eagers(device)
     compiled, eager = (numbers_of_a_thread(device, name) for name in ("compiled", "eager"))
     is_as_wide = compiled.number >= eager.number
@@ -181,37 +189,42 @@ def chosen_kernel(device: Device) -> Figure:
 
 @claim("F15", at_most(0.93), scope="timing")
 def few_over_addmm(device: Device) -> Figure:
-    """In back-to-back replays, at 64 rows, our kernel takes at least 7 % less time than cuBLAS's epilogue."""
+    """For 64 rows in back-to-back replays, our kernel for a Linear with GELU takes at least 7 % less time than cuBLAS's
+    epilogue."""
     return over_addmm(device, FEW)
 
 
 @claim("F16", at_most(1.0), scope="timing")
 def few_over_addmm_cold(device: Device) -> Figure:
-    """Alone and with a cold cache, at 64 rows, our kernel takes no longer than cuBLAS's epilogue.
+    """For 64 rows, alone and with a cold cache, our kernel for a Linear with GELU takes no longer than cuBLAS's
+    epilogue.
 
-    Alone, a kernel can't hide its start behind another kernel, and both kernels read the weight from memory. Then
-    cuBLAS's kernel is faster. In back-to-back replays, our kernel wins only because its launches overlap.
+    A kernel that runs alone can't overlap its start with another kernel, and with a cold cache, both kernels read the
+    weight from memory. In this timing, cuBLAS's kernel is faster. In back-to-back replays, our kernel is faster only
+    because its launches overlap.
     """
     return over_addmm(device, FEW, "cold")
 
 
 @claim("F17", at_least(1.08), scope="timing")
 def in_trace_over_replays(device: Device) -> Figure:
-    """At 64 rows, our kernel takes at least 8 % longer in the trace than in back-to-back replays."""
+    """For 64 rows, our kernel for a Linear with GELU takes at least 8 % longer in the trace than in back-to-back
+    replays."""
     ours = linear(device, FEW)
     return unpaired_ratio(quantity(ours, "kernel_time_us"), ours.time())
 
 
 @claim("F19", at_least(1.05), scope="timing")
 def few_over_addmm_in_trace(device: Device) -> Figure:
-    """At 64 rows, in the trace, where each kernel runs alone, our kernel takes at least 5 % longer than cuBLAS's."""
+    """For 64 rows in the trace, where each kernel runs alone, our kernel for a Linear with GELU takes at least 5 %
+    longer than cuBLAS's epilogue."""
     return quantity_ratio(linear(device, FEW), linear(device, FEW, "addmm"), "kernel_time_us")
 
 
 @claim("F18", at_most(1.25), scope="timing")
 def few_enqueue_over_addmm(device: Device) -> Figure:
-    """From Python, at 64 rows, a call of our kernel keeps the CPU busy at most 25 % longer than a call of cuBLAS's
-    epilogue."""
+    """In timing from Python for 64 rows, a call of our kernel for a Linear with GELU keeps the CPU busy at most 25 %
+    longer than a call of cuBLAS's epilogue."""
     return over_addmm(device, FEW, "enqueue")
 
 

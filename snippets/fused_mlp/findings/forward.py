@@ -48,43 +48,44 @@ def forward_ratio(device: Device, upper: str, lower: str, kind: str = "interleav
 
 @claim("F40", at_most(0.78), scope="timing")
 def forward_over_compiled(device: Device) -> Figure:
-    """Interleaved, our forward takes at most 0.78 of the compiled forward's time."""
+    """In interleaved timing, our forward takes at most 0.78 of the compiled forward's time."""
     return forward_ratio(device, "our forward", "compiled")
 
 
 @claim("F59", at_most(0.86), scope="timing")
 def forward_over_compiled_steady(device: Device) -> Figure:
-    """Steady, our forward takes at most 0.86 of the compiled forward's time."""
+    """In steady timing, our forward takes at most 0.86 of the compiled forward's time."""
     return unpaired_ratio(*(device[FORWARDS[name]].time("steady") for name in ("our forward", "compiled")))
 
 
 @claim("F111", at_most(0.86), scope="timing")
 def energy_over_compiled(device: Device) -> Figure:
-    """Steady, our forward takes at most 0.86 of the compiled forward's energy."""
+    """In steady timing, our forward takes at most 0.86 of the compiled forward's energy."""
     return quantity_ratio(device[FORWARDS["our forward"]], device[FORWARDS["compiled"]], "joules")
 
 
 @claim("F49", at_most(0.78), scope="timing")
 def over_max_autotune(device: Device) -> Figure:
-    """Interleaved, our forward takes at most 0.78 of max-autotune's time."""
+    """In interleaved timing, our forward takes at most 0.78 of the time of max-autotune's forward."""
     return forward_ratio(device, "our forward", "max-autotune")
 
 
 @claim("F41", at_most(0.70), scope="timing")
 def forward_over_eager(device: Device) -> Figure:
-    """Interleaved, our forward takes at most 0.70 of eager's time."""
+    """In interleaved timing, our forward takes at most 0.70 of the eager forward's time."""
     return forward_ratio(device, "our forward", "eager")
 
 
 @claim("F42", at_most(0.75), scope="timing")
 def forward_over_liger(device: Device) -> Figure:
-    """Interleaved, our forward takes at most 0.75 of the time of Liger's forward."""
+    """In interleaved timing, our forward takes at most 0.75 of the time of Liger's forward."""
     return forward_ratio(device, "our forward", "Liger")
 
 
 @claim("F45", equals("eager 5, compiled 4, Liger 4, our forward 2"), scope="this-gpu")
 def kernel_counts(device: Device) -> Figure:
-    """Eager runs five kernels for a forward, compiled and Liger run four each, and our forward runs two."""
+    """For a forward, eager runs five kernels, compiled code and Liger run four kernels each, and our forward runs two
+    kernels."""
     return listed({name: quantity(device[forward], "kernels_per_step") for name, forward in FOUR.items()})
 
 
@@ -100,7 +101,7 @@ def held_memory(device: Device) -> Figure:
 
 @claim("F47", at_least(1.4), scope="this-gpu")
 def least_other_error(device: Device) -> Figure:
-    """At the series' shape, every other forward has at least 1.4 times our forward's error."""
+    """At the series' shape, the error of every other forward is at least 1.4 times the error of our forward."""
     ours = device[FORWARDS["our forward"]].point.relative_error
     others = (experiment for name, experiment in FORWARDS.items() if not name.startswith("our forward"))
     least = min(device[experiment].point.relative_error for experiment in others)
@@ -109,14 +110,15 @@ def least_other_error(device: Device) -> Figure:
 
 @claim("F89", at_most(0.95), scope="timing")
 def portable_over_compiled(device: Device) -> Figure:
-    """Interleaved, a forward with the portable kernels takes at most 0.95 of the compiled forward's GPU time."""
+    """In interleaved timing, a forward with the portable kernels takes at most 0.95 of the compiled forward's GPU
+    time."""
     return forward_ratio(device, "our forward, portable", "compiled")
 
 
 @claim("F106", at_most(1.05), scope="timing")
 def slowest_process(device: Device) -> Figure:
-    """Six processes run our forward, three of them packaged. Interleaved, the slowest takes at most 5 % longer than
-    the fastest."""
+    """Six processes run our forward, three of them with the packaged forward. In interleaved timing, the slowest of the
+    six processes takes at most 5 % longer than the fastest process."""
     names = ("our forward", "our forward, kernelized")
     medians = [statistics.median(part) for name in names for part in device[FORWARDS[name]].timing().parts]
     ratio = max(medians) / min(medians)
@@ -173,7 +175,7 @@ def forwards(device: Device) -> Html:
     The peak of a replayed graph isn't counted: its tensors are allocated when the graph is recorded.
     """
     more: Columns = {
-        "from Python, the CPU's": "enqueue_us",
+        "from Python, CPU part": "enqueue_us",
         "kernels": "kernels_per_step",
         "peak memory": lambda run: figure_cell(quantity(run, PEAK)) if run.point.peak_memory_bytes else None,
         "error": lambda run: f"{run.point.relative_error:.1e}",

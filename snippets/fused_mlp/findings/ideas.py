@@ -11,14 +11,14 @@ from snippets.lab.page import figure_cell, show as show
 
 STEPS = {
     "gate_up": {
-        "hand over early": "ping-pong, six slots",
-        "four slots": "ping-pong, four slots",
-        "stacked": "stacked",
+        "hand over early": "ping-pong kernel, six slots",
+        "four slots": "ping-pong kernel, four slots",
+        "stacked": "stacked kernel",
     },
     "forward": {
-        "launched early": "ping-pong twice, the second launched early",
-        "one after the other": "ping-pong twice, one after the other",
-        "cuBLAS down": "ping-pong, then cuBLAS",
+        "launched early": "two ping-pong kernels, the second launched early",
+        "one after the other": "two ping-pong kernels, one after the other",
+        "cuBLAS down": "a ping-pong kernel, then cuBLAS's kernel",
     },
 }
 """Part of `steps` -> variant -> its name on the page; the baseline comes first."""
@@ -65,7 +65,7 @@ def worth_of_ping_pong(device: Device) -> Figure:
 
 @claim("F32", at_most(1.05), scope="timing")
 def worth_of_slots(device: Device) -> Figure:
-    """With four slots instead of six, the ping-pong kernel takes at most 5 % longer."""
+    """The ping-pong kernel takes at most 5 % longer with four slots than with six slots."""
     return step_ratio(device, "gate_up", "four slots", "hand over early")
 
 
@@ -77,32 +77,35 @@ def order_at_series(device: Device) -> Figure:
 
 @claim("F79", at_least(1.1), scope="timing")
 def order_at_long_sums(device: Device) -> Figure:
-    """With sums of 2048 and of 4096 numbers, the ping-pong kernel takes at least 10 % longer with groups of one tile
-    than with groups of eight."""
+    """With sums of 2048 numbers and of 4096 numbers, the ping-pong kernel takes at least 10 % longer with groups of one
+    tile than with groups of eight tiles."""
     return smallest(*(step_ratio(device, shape, "group 1", "group 8") for shape in LONG_SUMS))
 
 
 @claim("F36", between(0.95, 1.05), scope="timing")
 def worth_of_early_launch(device: Device) -> Figure:
-    """Launching the second kernel early changes our forward's time by at most 5 %."""
+    """Launching the second kernel of our forward early changes the time of our forward by at most 5 %."""
     return step_ratio(device, "forward", "one after the other", "launched early")
 
 
 @claim("F37", between(0.94, 1.06), scope="timing")
 def cublas_down_over_ours(device: Device) -> Figure:
-    """Our forward takes as long with cuBLAS's kernel for down as with the ping-pong kernel, within 6 %."""
+    """Our forward takes as long with cuBLAS's kernel for down as with a ping-pong kernel for down, within 6 %."""
     return step_ratio(device, "forward", "cuBLAS down", "launched early")
 
 
 def steps_table(device: Device) -> Html:
     """The same work, each variant with one idea changed, timed interleaved."""
     parts = {
-        "gate_up": "From x to the hidden tensor, with one idea changed",
+        "gate_up": "The kernel for gate, up and the activation, with one idea changed",
         "forward": "The whole forward, with one idea changed",
     }
     orders = {shape: {"group 8": "groups of eight tiles", "group 1": "groups of one tile"} for shape in ORDERED}
     changed = [_changed(device, part, STEPS[part], caption) for part, caption in parts.items()]
-    changed += [_changed(device, shape, each, f"The order of the tiles, {shape}") for shape, each in orders.items()]
+    changed += [
+        _changed(device, shape, each, f"The ping-pong kernel with two orders of the tiles, {shape}")
+        for shape, each in orders.items()
+    ]
     return Html("".join(changed))
 
 
@@ -113,18 +116,18 @@ def _changed(device: Device, part: str, variants: Mapping[str, str], caption: st
         time = Figure.from_timing(probe_timing(on_hopper(device["fused_mlp/steps"]), part, name))
         over = None if name == first else figure_cell(step_ratio(device, part, name, first))
         rows.append([heading, figure_cell(time), over])
-    return table(caption, ["", "interleaved", "over the first row"], rows)
+    return table(caption, ["", "interleaved", "time / time of the first row"], rows)
 
 
 def tuned_table(device: Device) -> Html:
     """Every candidate at the series' shape, the fastest first."""
     rows: list[Sequence[Cell]] = []
-    for part, heading in (("gate_up", "first half"), ("forward", "forward")):
+    for part, heading in (("gate_up", "gate and up"), ("forward", "forward")):
         times = tuned(device, part)
         fastest = min(times.values())
         rows += [[heading, name, format_value(us, "us"), format_value(us / fastest, "x")] for name, us in times.items()]
-    caption = "The candidates of tuning at this shape. A forward's time contains the first half"
-    return table(caption, ["", "candidate", "median", "over the fastest"], rows, text_columns=2)
+    caption = "Tuning's candidates at the series' shape. The time of a forward contains gate and up"
+    return table(caption, ["part", "candidate", "median time", "time / time of the fastest"], rows, text_columns=2)
 
 
 FIGURES: Mapping[str, Measure] = {

@@ -28,7 +28,7 @@ def error_ratio(device: Device, upper: str, lower: str) -> Figure:
 
 @claim("F65", at_most(1), scope="this-gpu")
 def worst_error(device: Device) -> Figure:
-    """Our forward's error isn't above eager's at any shape."""
+    """The error of our forward isn't above the error of the eager forward at any shape."""
     rows = [(dtype, row) for dtype in DTYPES for row in shapes_in(device, dtype)]
     pairs = [(row_run(device, dtype, "fused", row), row_run(device, dtype, "eager", row)) for dtype, row in rows]
     ratios = [point_ratio(*pair, "relative_error").number for pair in pairs]
@@ -37,27 +37,29 @@ def worst_error(device: Device) -> Figure:
 
 @claim("F66", between(1.39, 1.44), scope="this-gpu")
 def error_of_rounding(device: Device) -> Figure:
-    """Our forward's error is the error of one rounding to bf16, times the square root of two."""
+    """The error of our forward is the error of one rounding to bf16, times the square root of two."""
     return error_ratio(device, "fused", "gate_up_bare")
 
 
 @claim("F67", between(0.99, 1.01), scope="this-gpu")
 def error_of_activation(device: Device) -> Figure:
-    """With the activation, our kernel for gate and up has the same error as the bare product, within 1 %."""
+    """With the activation, our kernel for gate and up has the same error as cuBLAS's product without activation, within
+    1 %."""
     return error_ratio(device, "gate_up_fused", "gate_up_bare")
 
 
 @claim("F69", between(7.84, 8.16), scope="this-gpu")
 def error_of_bfloat16_over_float16(device: Device) -> Figure:
-    """In bf16, our forward's error is eight times its error in float16, within 2 %, so float16's three further bits
-    aren't lost."""
+    """In bf16, the error of our forward is eight times its error in float16, within 2 %, so the three additional bits
+    of float16 aren't lost."""
     bfloat16, float16 = (row_run(device, dtype, "fused", SERIES) for dtype in DTYPES)
     return point_ratio(bfloat16, float16, "relative_error")
 
 
 @claim("F68", between(0.5, 0.99), scope="this-gpu")
 def error_of_compiled(device: Device) -> Figure:
-    """The compiled forward's error is between our forward's and eager's, and nearer to eager's."""
+    """The error of the compiled forward is between our forward's error and the eager forward's error, and is nearer to
+    the eager forward's error."""
     ours, compiled, eager = (
         device[f"fused_mlp/{name}"].point.relative_error for name in ("fused", "compiled", "eager")
     )
@@ -100,22 +102,22 @@ def zero_fills(step: Step) -> int:
 
 @claim("F70", at_most(0.99), scope="timing")
 def over_every_other(device: Device) -> Figure:
-    """Interleaved, our training step takes at least 1 % less GPU time than eager's, the compiled step's and
-    Liger's."""
+    """In interleaved timing, our training step takes at least 1 % less time than the training steps of eager,
+    torch.compile and Liger."""
     others = ("eager", "compiled", "Liger")
     return largest(*(paired_ratio(device[SAVING], device[TRAINING[other]]) for other in others))
 
 
 @claim("F71", at_most(0.8), scope="timing")
 def over_eager(device: Device) -> Figure:
-    """Interleaved, our training step takes at least 20 % less GPU time than eager's."""
+    """In interleaved timing, our training step takes at least 20 % less time than eager's training step."""
     return paired_ratio(device[SAVING], device[TRAINING["eager"]])
 
 
 @claim("F72", between(1.08, 1.25), scope="timing")
 def recomputing_over_saving(device: Device) -> Figure:
-    """Interleaved, our training step takes between 8 and 25 % more GPU time if it recomputes all three tensors than if
-    it saves them."""
+    """In interleaved timing, our training step takes between 8 and 25 % longer if it recomputes all three tensors than
+    if it saves these tensors."""
     return paired_ratio(device[RECOMPUTING], device[SAVING])
 
 
@@ -133,49 +135,52 @@ def held_less(device: Device, experiment: str) -> Figure:
 
 @claim("F73", at_most(0.05), scope="this-gpu")
 def held_by_recomputing(device: Device) -> Figure:
-    """Between forward and backward, our step holds at most 5 % of the bytes if it recomputes in place of saving."""
+    """Between forward and backward, our training step holds at most 5 % of the bytes if it recomputes all three tensors
+    in place of saving them."""
     return Figure(held_bytes(device, RECOMPUTING) / held_bytes(device, SAVING), "x", origin="fused_mlp/kept_bytes")
 
 
 @claim("F74", at_most(0.6), scope="this-gpu")
 def peak_of_saving(device: Device) -> Figure:
-    """The peak memory of our training step, saving, is at most 0.60 of eager's."""
+    """The peak memory of our training step, which saves the three tensors, is at most 0.60 of the peak memory of
+    eager's training step."""
     return point_ratio(device[SAVING], device[TRAINING["eager"]], "peak_memory_bytes")
 
 
 @claim("F75", at_most(0.9), scope="timing")
 def from_python_over_eager(device: Device) -> Figure:
-    """From Python, our training step takes at least 10 % less time than eager's."""
+    """In timing from Python, our training step takes at least 10 % less time than eager's training step."""
     return paired_ratio(device[SAVING], device[TRAINING["eager"]], "from_python")
 
 
 @claim("F107", at_most(0.86), scope="timing")
 def training_over_compiled(device: Device) -> Figure:
-    """Interleaved, our training step takes at most 0.86 of the compiled step's GPU time."""
+    """In interleaved timing, our training step takes at most 0.86 of the compiled training step's time."""
     return paired_ratio(device[SAVING], device[TRAINING["compiled"]])
 
 
 @claim("F108", at_most(0.8), scope="this-gpu")
 def peak_over_compiled(device: Device) -> Figure:
-    """The peak memory of our training step, saving, is at most 0.80 of the compiled step's."""
+    """The peak memory of our training step, which saves the three tensors, is at most 0.80 of the compiled training
+    step's peak memory."""
     return point_ratio(device[SAVING], device[TRAINING["compiled"]], "peak_memory_bytes")
 
 
 @claim("F113", at_most(0.93), scope="timing")
 def training_energy(device: Device) -> Figure:
-    """Steady, our training step takes at most 0.93 of the compiled step's energy."""
+    """In steady timing, our training step takes at most 0.93 of the compiled training step's energy."""
     return quantity_ratio(device[SAVING], device[TRAINING["compiled"]], "joules")
 
 
 @claim("F76", at_most(0.75), scope="this-gpu")
 def error_of_gradient(device: Device) -> Figure:
-    """The error of our step in the gradient of x is at most 75 % of eager's."""
+    """In the gradient of x, the error of our training step is at most 75 % of the error of eager's training step."""
     return point_ratio(device[SAVING], device[TRAINING["eager"]], "relative_error")
 
 
 @claim("F77", equals("0 and 0"), scope="this-gpu")
 def zero_fill_counts(device: Device) -> Figure:
-    """No kernel or memset of our training step only writes zeros, whether the step saves or recomputes."""
+    """No kernel or memset of our training step only writes zeros, whether the step saves or recomputes the tensors."""
     saving, recomputing = (device[experiment].per_step(zero_fills) for experiment in (SAVING, RECOMPUTING))
     return derived(f"{saving.value} and {recomputing.value}", saving, recomputing)
 
@@ -183,11 +188,11 @@ def zero_fill_counts(device: Device) -> Figure:
 def training_table(device: Device) -> Html:
     """Forward and backward of each variant: times, peak memory, error of the gradient of x."""
     quantities: Columns = {
-        "from Python, the CPU's": "enqueue_us",
+        "from Python, CPU part": "enqueue_us",
         "peak memory of a step": "peak_memory_bytes",
         "relative error of x's gradient": "relative_error",
     }
-    return race_table(device, TRAINING, "Forward and backward, six ways", more=quantities)
+    return race_table(device, TRAINING, "One training step: forward and backward", more=quantities)
 
 
 @claim("F80", equals(True), scope="this-gpu")
@@ -202,13 +207,14 @@ def same_kernels(device: Device) -> Figure:
 
 @claim("F81", between(0.97, 1.03), scope="timing")
 def packaged_over_module(device: Device) -> Figure:
-    """Interleaved, the packaged forward takes the same GPU time as our module, within 3 %."""
+    """In interleaved timing, the packaged forward takes as long as our module, within 3 %."""
     return paired_ratio(device["fused_mlp/kernelized"], device["fused_mlp/fused"])
 
 
 @claim("F85", between(1.01, 1.09), scope="timing")
 def late_hand_over(device: Device) -> Figure:
-    """The ping-pong kernel takes 1 to 9 % longer if a consumer signals the other with its last block."""
+    """The ping-pong kernel takes 1 to 9 % longer if a consumer signals the other consumer with its last block in place
+    of one block earlier."""
     return step_ratio(device, "gate_up", "hand over at the end", "hand over early")
 
 
@@ -230,7 +236,7 @@ def activations(device: Device) -> Html:
     run = on_hopper(device["fused_mlp/steps"])
     times = {name: Figure.from_timing(probe_timing(run, "activation", key)) for name, key in variants.items()}
     rows = [[name, figure_cell(time)] for name, time in times.items()]
-    return table("The same kernel with another activation", ["", "gate, up and activation, interleaved"], rows)
+    return table("The ping-pong kernel with four activations", ["activation", "interleaved time"], rows)
 
 
 FIGURES: Mapping[str, Measure] = {

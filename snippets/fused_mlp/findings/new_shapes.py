@@ -36,7 +36,7 @@ def static_pauses(device: Device) -> Figure:
 
 @claim("F61", equals("8192, 8184"), scope="this-gpu")
 def automatic_pauses(device: Device) -> Figure:
-    """By default, torch.compile compiles for the first two of the five numbers of tokens only."""
+    """By default, torch.compile compiles for only the first two of the five numbers of tokens."""
     return pauses_at(device, "automatic")
 
 
@@ -55,9 +55,9 @@ def first_calls(device: Device) -> Html:
     rows = [[tokens, *(format_value(1e3 * ms, "us") for ms in times_ms)] for tokens, *times_ms in calls]
     head = [
         "tokens",
-        *(heading for title in titles.values() for heading in (f"{title}, first call", f"{title}, second")),
+        *(heading for title in titles.values() for heading in (f"{title}, first call", f"{title}, second call")),
     ]
-    return table("Five numbers of tokens, one after the other", head, rows)
+    return table("First and second calls with five numbers of tokens, one after the other", head, rows)
 
 
 FIGURES: Mapping[str, Measure] = {

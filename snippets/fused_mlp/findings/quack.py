@@ -50,19 +50,22 @@ def steady_clock(device: Device, variant: str, *part: str) -> Figure:
 
 @claim("F43", at_most(1.0), scope="timing")
 def forward_over_quack(device: Device) -> Figure:
-    """Interleaved, our forward takes no longer than QuACK's kernel, tuned or untuned, followed by cuBLAS's down.
+    """In interleaved timing, our forward takes no longer than a forward of QuACK's kernel, tuned or untuned, and
+    cuBLAS's product for down.
 
-    QuACK's kernel takes less time for the first half. The whole forwards differ by less.
+    QuACK's kernel takes less time for gate, up and the activation. The whole forwards differ by less than these
+    kernels.
     """
     return largest(*(probe_ratio(quack(device), "forward", OURS, name) for name in (UNTUNED, TUNED)))
 
 
 @claim("F110", at_most(1.0), scope="timing")
 def steady_over_quack(device: Device) -> Figure:
-    """Steady, our forward takes no longer than QuACK's kernel, tuned or untuned, followed by cuBLAS's down.
+    """In steady timing, our forward takes no longer than a forward of QuACK's kernel, tuned or untuned, and cuBLAS's
+    product for down.
 
-    Both forwards run at the power limit. On the H200, QuACK's forward then has a higher clock. On the H100, it needs
-    fewer cycles.
+    Both forwards run at the power limit. On the H200, QuACK's forward has a higher clock at this limit. On the H100,
+    QuACK's forward needs fewer cycles.
     """
     ours = steady(device, OURS)
     return largest(*(unpaired_ratio(ours, steady(device, name)) for name in (UNTUNED, TUNED)))
@@ -70,38 +73,41 @@ def steady_over_quack(device: Device) -> Figure:
 
 @claim("F44", at_least(1.02), scope="timing")
 def half_over_quack(device: Device) -> Figure:
-    """The first half of our forward takes at least 2 % longer than QuACK's untuned kernel."""
+    """For gate, up and the activation, our kernel takes at least 2 % longer than QuACK's untuned kernel."""
     return probe_ratio(quack(device), "gate_up", OURS, UNTUNED)
 
 
 @claim("F118", at_least(1.02), scope="timing")
 def quack_clock_over_ours(device: Device) -> Figure:
-    """Steady at the series' shape, QuACK's tuned forward runs at a clock at least 2 % above our forward's."""
+    """In steady timing at the series' shape, the clock of QuACK's tuned forward is at least 2 % above the clock of our
+    forward."""
     return unpaired_ratio(steady_clock(device, TUNED), steady_clock(device, OURS))
 
 
 @claim("F119", between(0.98, 1.02), scope="timing")
 def ours_over_same_tiles(device: Device) -> Figure:
-    """Steady, our forward takes as long as QuACK's forward with tiles of 128x128 and no shared loads, within 2 %."""
+    """In steady timing, our forward takes as long as QuACK's forward with tiles of 128x128 and no shared loads, within
+    2 %."""
     return unpaired_ratio(steady(device, OURS, TILES), steady(device, OUR_TILES, TILES))
 
 
 @claim("F120", at_most(1.0), scope="timing")
 def wider_tiles(device: Device) -> Figure:
-    """Steady, without shared loads, QuACK's forward is faster with tiles of 128x192 than with tiles of 128x128."""
+    """In steady timing without shared loads, QuACK's forward is faster with tiles of 128x192 than with tiles of
+    128x128."""
     return unpaired_ratio(steady(device, WIDER_TILES, TILES), steady(device, OUR_TILES, TILES))
 
 
 @claim("F121", at_least(1.01), scope="timing")
 def clock_of_tiles(device: Device) -> Figure:
-    """Steady, the clock of QuACK's forward is at least 1 % higher with tiles of 128x192 and shared loads than with
-    tiles of 128x128 and no shared loads."""
+    """In steady timing, the clock of QuACK's forward is at least 1 % higher with tiles of 128x192 and shared loads than
+    with tiles of 128x128 and no shared loads."""
     return unpaired_ratio(steady_clock(device, QUACKS_TILES, TILES), steady_clock(device, OUR_TILES, TILES))
 
 
 @claim("F123", at_most(1.0), scope="timing")
 def shared_tiles(device: Device) -> Figure:
-    """Steady, with tiles of 128x128, QuACK's forward is faster with shared loads than without."""
+    """In steady timing with tiles of 128x128, QuACK's forward is faster with shared loads than without shared loads."""
     return unpaired_ratio(steady(device, f"{OUR_TILES}, shared", TILES), steady(device, OUR_TILES, TILES))
 
 
@@ -115,7 +121,8 @@ def cycles_with(device: Device, tiles: str) -> Figure:
 
 @claim("F122", between(0.98, 1.02), scope="timing")
 def cycles_over_quack(device: Device) -> Figure:
-    """Steady, our forward takes as many cycles as QuACK's with tiles of 128x192 and shared loads, within 2 %."""
+    """In steady timing, our forward takes as many cycles as QuACK's forward with tiles of 128x192 and shared loads,
+    within 2 %."""
     return unpaired_ratio(cycles_with(device, OURS), cycles_with(device, QUACKS_TILES))
 
 
@@ -129,8 +136,8 @@ def tiles_table(device: Device) -> Html:
         times = (figure_cell(each) for each in (time, steady(device, name, TILES)))
         cycles = f"{round(cycles_with(device, name).number, -3):,.0f}"
         rows.append([heading, *times, steady_clock(device, name, TILES).text, cycles])
-    head = ["tiles", "interleaved", "steady", "clock, steady", "cycles, steady"]
-    return table("One forward with pinned tiles", head, rows)
+    head = ["forward, tiles", "interleaved", "steady", "steady clock", "steady cycles"]
+    return table("Our forward, and QuACK's forward with and without wider tiles and shared loads", head, rows)
 
 
 def quack_shapes(device: Device) -> Run:
@@ -178,8 +185,8 @@ def steady_at(shape: Shape) -> Measure:
 
 @claim("F116", at_most(1.0), scope="timing")
 def where_ours_is_faster(device: Device) -> Figure:
-    """Interleaved, for one token, for 16 tokens and for narrow weights (65536x256x1024), our forward is faster than
-    QuACK's."""
+    """In interleaved timing, our forward is faster than QuACK's forward for one token, for 16 tokens and for narrow
+    weights (65536x256x1024)."""
     run = quack_shapes(device)
     return largest(*(over_faster_quack(run, shape) for shape in taken_shapes(run, ahead=True)))
 
@@ -192,8 +199,8 @@ def _behind(device: Device) -> list[Figure]:
 
 @claim("F117", at_least(1.0), scope="timing")
 def where_quack_is_faster(device: Device) -> Figure:
-    """Steady, with 128 tokens or more and except for narrow weights (65536x256x1024), QuACK's forward is faster than
-    our forward."""
+    """In steady timing with 128 tokens or more, QuACK's forward is faster than our forward, except for narrow weights
+    (65536x256x1024)."""
     return smallest(*_behind(device))
 
 
@@ -211,9 +218,9 @@ def quack_shape_table(device: Device) -> Html:
         ratios = (over_faster_quack(run, shape), steady_over_faster_quack(run, shape))
         rows.append([name, *times, *(figure_cell(replace(ratio, display=f"{ratio.value:.3f}x")) for ratio in ratios)])
     caption = f"One forward in bf16 against QuACK {run.data['version']}, interleaved"
-    ratios_of = ["our forward / the faster QuACK, interleaved", "the same, steady"]
+    ratios_of = ["our forward / the faster QuACK, interleaved", "our forward / the faster QuACK, steady"]
     head = ["tokens x dim x hidden", "our forward", "QuACK, untuned", "QuACK, tuned", *ratios_of]
-    return Html(table(caption, head, rows) + note("An interleaved ratio is a median over pairs."))
+    return Html(table(caption, head, rows) + note("Each interleaved ratio is the median of the ratios of pairs."))
 
 
 def beside_quack(device: Device) -> Html:
@@ -224,20 +231,20 @@ def beside_quack(device: Device) -> Html:
         UNTUNED: f"{name}, untuned",
         TUNED: f"{name}, tuned",
         OURS: "our kernels",
-        "bare": "cuBLAS, bare product",
+        "bare": "cuBLAS, without activation",
         "eager": "eager",
     }
     has_steady = STEADY in run.data
     rows: list[Sequence[Cell]] = []
-    for part, half in (("gate_up", "first half"), ("forward", "forward")):
+    for part, half in (("gate_up", "gate and up"), ("forward", "forward")):
         for variant in run.data.get(part, (UNTUNED,)):
             time = Figure.from_timing(probe_timing(run, part, variant))
             over = probe_ratio(run, part, variant, UNTUNED)
             alone = figure_cell(steady(device, variant)) if has_steady and variant in probed(run, STEADY) else None
             steadily = alone if part == "forward" else None
             rows.append([half, headings[variant], figure_cell(time), f"{over.number:.3f}x", steadily])
-    caption = "Our kernels against QuACK's kernel with cuBLAS's down, in one process"
-    head = ["", "variant", "interleaved", "over QuACK untuned", "steady"]
+    caption = "QuACK's kernel against our kernels: for gate and up, and for the whole forward"
+    head = ["part", "variant", "interleaved", "time / QuACK's untuned time", "steady"]
     return table(caption, head, rows, text_columns=2)
 
 

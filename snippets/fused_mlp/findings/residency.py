@@ -61,7 +61,7 @@ def turns(_: Device) -> Html:
         "work. The producer loads ahead of both.",
         data=code_key(Path(__file__)),
     )
-    caption = "Which warps work when (a scheme, not measured). The numbers are tiles"
+    caption = "Which warps work at which time (a drawing, not measured). The numbers count tiles"
     heading = f"<figcaption>{escape(caption)}</figcaption>"
     return Html(f'<figure class="chart" data-search-exclude>{heading}{drawing}</figure>')
 
@@ -71,11 +71,11 @@ def _lanes() -> list[tuple[str, list[Bar]]]:
     alone = [Bar(_AHEAD + (_MULTIPLY + _FINISH) * index, _MULTIPLY, MULTIPLIES, index + 1) for index in range(3)]
     shared = [Bar(_AHEAD + _MULTIPLY * index, _MULTIPLY, MULTIPLIES, index + 1) for index in range(5)]
     return [
-        ("One group of warps", []),
+        ("Stacked kernel: one group of warps", []),
         ("loads", [Bar(bar.left - _AHEAD, _MULTIPLY, LOADS, bar.tile) for bar in alone]),
         ("warps", _with_finish(alone)),
         ("tensor cores", alone),
-        ("Two consumers that take turns", []),
+        ("Ping-pong kernel: two consumers that take turns", []),
         ("producer", [Bar(bar.left - _AHEAD, _MULTIPLY, LOADS, bar.tile) for bar in shared]),
         ("consumer 0", _with_finish(shared[::2])),
         ("consumer 1", _with_finish(shared[1::2])),
@@ -162,8 +162,7 @@ def hidden_tiles(device: Device, kernel: str) -> int:
 
 @claim("F24", equals(1), scope="this-gpu")
 def programs_that_fit(device: Device) -> Figure:
-    """A multiprocessor has room for only one program of the ping-pong kernel, by its registers and by its shared
-    memory."""
+    """A multiprocessor's registers and its shared memory have room for only one program of the ping-pong kernel."""
     counts = programs_by(device, "pingpong_kernel")
     display = ", ".join(f"{count} by {limit}" for limit, count in counts.items())
     return Figure(min(counts.values()), display=display, origin=f"the trace of {FOOTPRINTS['pingpong_kernel']}")
@@ -171,8 +170,8 @@ def programs_that_fit(device: Device) -> Figure:
 
 @claim("F26", equals(3), scope="this-gpu")
 def launched_as_compiled(device: Device) -> Figure:
-    """The pointwise, the stacked and the ping-pong kernel were launched with the registers and threads that they were
-    compiled with, and none of them spills registers."""
+    """The pointwise kernel, the stacked kernel and the ping-pong kernel were launched with the registers and threads
+    that they were compiled with, and none of these kernels spills registers."""
 
     def is_same(kernel: str) -> bool:
         data, used = on_hopper(device["fused_mlp/resources"]).data[kernel], footprint(device, kernel)
@@ -184,8 +183,8 @@ def launched_as_compiled(device: Device) -> Figure:
 
 @claim("F27", equals(True), scope="this-gpu")
 def estimated_occupancies(device: Device) -> Figure:
-    """The profiler estimates an occupancy of zero for the stacked and the ping-pong kernel, but their computed
-    occupancy isn't zero."""
+    """The profiler estimates an occupancy of zero for the stacked kernel and the ping-pong kernel, although the
+    computed occupancy of both kernels is above zero."""
     estimates = [launched(device, kernel).occupancy_percent for kernel in TILES]
     computed = [occupancy(device, kernel) for kernel in TILES]
     is_wrong = all(estimate == 0 for estimate in estimates) and all(figure.number > 0 for figure in computed)
@@ -200,7 +199,7 @@ def _percent(value: float | None) -> str | None:
 
 @claim("F28", equals(True), scope="this-gpu")
 def started_programs(device: Device) -> Figure:
-    """The ping-pong kernel starts as many programs as there are multiprocessors."""
+    """The ping-pong kernel starts as many programs as the GPU has multiprocessors."""
     run = on_hopper(device["fused_mlp/gate_up_fused"])
 
     def grids(step: Step) -> str:
@@ -241,19 +240,19 @@ def residency(device: Device) -> Html:
     programs = [math.prod(activity.grid or (0,)) for activity in activities]
     tiles = [hidden_tiles(device, kernel) if kernel in TILES else None for kernel in FOOTPRINTS]
     rows: list[Sequence[Cell]] = [
-        ["kernel", *(code(kernel) for kernel in FOOTPRINTS)],
+        ["name", *(code(kernel) for kernel in FOOTPRINTS)],
         ["warps in a program", *(used.warps for used in footprints)],
-        ["registers for each thread", *(used.registers for used in footprints)],
-        ["shared memory", *(format_value(used.shared_bytes, "bytes") for used in footprints)],
+        ["registers of a thread", *(used.registers for used in footprints)],
+        ["shared memory of a program", *(format_value(used.shared_bytes, "bytes") for used in footprints)],
         *([f"programs that fit, by {limit}", *(count.get(limit) for count in counts)] for limit in LIMITS),
         ["occupancy, computed", *(occupancy(device, kernel).text for kernel in FOOTPRINTS)],
         ["occupancy, profiler's estimate", *(_percent(activity.occupancy_percent) for activity in activities)],
         ["programs started", *(f"{count:,}" for count in programs)],
-        ["tiles", *(None if count is None else f"{count:,}" for count in tiles)],
-        ["rounds", *map(_in_rounds, tiles, programs)],
+        ["tiles to compute", *(None if count is None else f"{count:,}" for count in tiles)],
+        ["rounds of programs", *map(_in_rounds, tiles, programs)],
     ]
-    caption = "What one program takes of a multiprocessor, and how the programs share the tiles"
-    return table(caption, ["", "pointwise", "stacked", "ping-pong"], rows)
+    caption = "Resources of one program on a multiprocessor, and the rounds of the programs"
+    return table(caption, ["", "pointwise kernel", "stacked kernel", "ping-pong kernel"], rows)
 
 
 def _in_rounds(tiles: int | None, programs: int) -> str | None:

@@ -103,21 +103,22 @@ def at_the_least_gain(device: Device, dtype: str) -> Figure:
 
 @claim("F50", at_most(1.0), scope="timing")
 def slowest_in_bfloat16(device: Device) -> Figure:
-    """In bf16, interleaved, none of the four other forwards is faster than our forward at any shape of the table."""
+    """In interleaved timing with bf16, none of the four other forwards is faster than our forward at any shape of the
+    table."""
     return at_the_least_gain(device, "bfloat16")
 
 
 @claim("F51", at_most(1.0), scope="timing")
 def slowest_in_float16(device: Device) -> Figure:
-    """In float16, interleaved, none of the three other forwards is faster than our forward at any shape of the
-    table."""
+    """In interleaved timing with float16, none of the three other forwards is faster than our forward at any shape of
+    the table."""
     return at_the_least_gain(device, "float16")
 
 
 @claim("F53", matches(r"1: few.*; 128: ping-pong"), scope="timing")
 def fastest_for_few_tokens(device: Device) -> Figure:
-    """Of tuning's candidates for gate and up, a kernel for few tokens is the fastest for one token, and the ping-pong
-    kernel is the fastest for 128 tokens."""
+    """Among tuning's candidates for gate and up, a kernel for few tokens is the fastest for one token, and the
+    ping-pong kernel is the fastest for 128 tokens."""
     fastest = {tokens: next(iter(tuned(device, "gate_up", shape_name((tokens, *WIDE))))) for tokens in FEW_TOKENS}
     kinds = (f"{tokens}: {kind_of(name)}" for tokens, name in fastest.items())
     return Figure("; ".join(kinds), origin="fused_mlp/chosen")
@@ -130,25 +131,28 @@ def kind_of(way: str) -> str:
 
 @claim("F54", at_least(95), scope="timing")
 def copy_share_at_one_token(device: Device) -> Figure:
-    """For one token, interleaved, our forward moves its weights at 95 % of a large copy's rate or more."""
+    """In interleaved timing for one token, our forward moves its weights at 95 % of a large copy's rate or more."""
     return share_of_ceiling(row_run(device, "bfloat16", "fused", ONE_TOKEN), COPY)
 
 
 @claim("F57", equals(shape_name(TALL_AND_THIN)), scope="timing")
 def greatest_gain(device: Device) -> Figure:
-    """In bf16, interleaved, our forward gains most for narrow weights, at 65536x256x1024."""
+    """In interleaved timing with bf16, our forward gains most over the fastest other forward for narrow weights, at
+    65536x256x1024."""
     return Figure(shape_name(by_gain(device)[0]), origin="medians, interleaved")
 
 
 @claim("F112", equals(shape_name(WIDEST)), scope="timing")
 def least_gain(device: Device) -> Figure:
-    """In bf16, interleaved, our forward gains least for the widest weights and 1,024 tokens, at 1024x4096x14336."""
+    """In interleaved timing with bf16, our forward gains least over the fastest other forward for the widest weights
+    and 1,024 tokens, at 1024x4096x14336."""
     return Figure(shape_name(by_gain(device)[-1]), origin="medians, interleaved")
 
 
 @claim("F114", at_most(1.0), scope="timing")
 def slowest_steady(device: Device) -> Figure:
-    """In bf16, steady, none of the four other forwards is faster than our forward at any shape of the table."""
+    """In steady timing with bf16, none of the four other forwards is faster than our forward at any shape of the
+    table."""
     shapes = shapes_in(device, "bfloat16")
     return largest(*(over_fastest_other(device, "bfloat16", shape, "steady") for shape in shapes))
 
@@ -231,13 +235,13 @@ def _times(device: Device, dtype: str, kind: str) -> Html:
         rows.append([shape_name(shape), ours, figure_cell(precise), *more, *also, *times])
     headings = [heading for heading, name in peers.items() if name in others]
     when, column = {
-        "interleaved": ("on the GPU, interleaved", "the same, cold"),
-        "steady": ("on the GPU, steady", "energy, over compiled"),
+        "interleaved": ("on the GPU, interleaved", "our forward / the fastest other, cold cache"),
+        "steady": ("on the GPU, steady", "our energy / the compiled forward's energy"),
         "from_python": ("from Python, until the GPU is done", "our forward's CPU time"),
     }[kind]
     also = ["our forward, portable"] if has_portable else []
-    head = ["tokens x dim x hidden", "our forward", "over the fastest other", column, *also, *headings]
-    rivals = note("The portable kernels are no rival: they belong to our forward.") if has_portable else ""
+    head = ["tokens x dim x hidden", "our forward", "our forward / the fastest other", column, *also, *headings]
+    rivals = note("The portable kernels are ours, too, so they don't count as another forward.") if has_portable else ""
     return Html(table(f"One forward in {dtype}, {when}", head, rows) + rivals)
 
 
@@ -248,7 +252,7 @@ def shape_roofline(device: Device) -> Html:
         f"{tokens:,} token{'s' * (tokens != 1)}": f"fused_mlp/bfloat16_fused[{tokens=},{dim=},{hidden=}]"
         for tokens in ROOFLINE_TOKENS
     }
-    return roofline(device, variants, "Our forward at 4096x14336, from one token to many")
+    return roofline(device, variants, "Our forward with weights of 4096x14336, from one token to many")
 
 
 FIGURES: Mapping[str, Measure] = {

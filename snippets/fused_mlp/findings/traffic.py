@@ -122,8 +122,8 @@ def arithmetic_us(device: Device) -> Figure:
 
 @claim("F1", equals("eager 8, compiled 6"))
 def trips_of_hidden_tensors(device: Device) -> Figure:
-    """The kernels of an eager forward read or write a tensor of the hidden size eight times, and the kernels of a
-    compiled forward six times."""
+    """The kernels of an eager forward read or write tensors as large as the hidden tensor eight times, and the kernels
+    of a compiled forward do so six times."""
     (source,) = probed(device["fused_mlp/generated"], "compiled", "kernels")
     accesses = source.count("tl.load(") + source.count("tl.store(")
     eager = device["fused_mlp/eager"].per_step(hidden_trips)
@@ -139,14 +139,15 @@ def avoidable(device: Device) -> Figure:
 
 @claim("F3", at_most(10), scope="timing")
 def bytes_over_arithmetic(device: Device) -> Figure:
-    """At the rates of a large copy and a large product, the least bytes take at most 10 % of the arithmetic's time."""
+    """At the rates of a large copy and a large product, the least bytes of a forward take at most 10 % of the time of
+    its arithmetic."""
     copied, arithmetic = floor_us(device, least_bytes(device)), arithmetic_us(device)
     return Figure(100 * copied.number / arithmetic.number, "%", origin="each at its ceiling, of the same turns")
 
 
 @claim("F4", at_least(50), scope="timing")
 def arithmetic_of_eager(device: Device) -> Figure:
-    """At the rate of a large product, the arithmetic alone takes at least half of the eager forward's time."""
+    """At the rate of a large product, the arithmetic of a forward takes at least half of the eager forward's time."""
     return share_of_ceiling(device["fused_mlp/eager"], LARGE_MATMUL)
 
 
@@ -181,8 +182,8 @@ def _kind(kernel: GpuActivity) -> str:
     scope="this-gpu",
 )
 def kernels_of_both_modes(device: Device) -> Figure:
-    """By default and with max-autotune, a pointwise kernel computes GELU and the multiplication, after the products of
-    gate and up."""
+    """In a compiled forward, by default and with max-autotune, a pointwise kernel computes GELU and the multiplication
+    after the products of gate and up."""
     modes = [device[f"fused_mlp/{mode}"].per_step(kernel_kinds) for mode in ("compiled", "max_autotune")]
     return derived("; max-autotune: ".join(str(mode.value) for mode in modes), *modes)
 
@@ -254,8 +255,8 @@ def floors(device: Device) -> Html:
         moved = measure(device)
         measured = figure_cell(device[MEASURED[heading]].time()) if heading in MEASURED else None
         rows.append([heading, moved.text, floor_us(device, moved).text, arithmetic_us(device).text, measured])
-    caption = "One forward: bytes at a large copy's rate, arithmetic at a large product's rate, and interleaved time"
-    return table(caption, ["", "bytes", "as a copy", "arithmetic", "measured"], rows)
+    caption = "Floors of one forward at the rates of a large copy and a large product, and the interleaved time"
+    return table(caption, ["", "bytes", "time of the bytes as a copy", "time of the arithmetic", "measured time"], rows)
 
 
 def generated_kernel(device: Device) -> Html:

@@ -68,7 +68,7 @@ PIECES: Mapping[str, tuple[Callable[[Device], Html], tuple[str, ...]]] = {
         lambda device: first_kernels.linear_compared(device, 64),
         ("A Linear with GELU, 64 rows", "cuBLAS's epilogue"),
     ),
-    "tuned": (ideas.tuned_table, ("first half ping-pong", "over the fastest", "cuBLAS")),
+    "tuned": (ideas.tuned_table, ("gate and up ping-pong", "time of the fastest", "cuBLAS")),
     "three forwards": (forward.three_forwards, ("One forward, three ways", "pingpong_kernel")),
     "shapes": (
         lambda device: shapes.shape_table(device, "interleaved"),
@@ -83,7 +83,7 @@ PIECES: Mapping[str, tuple[Callable[[Device], Html], tuple[str, ...]]] = {
     "errors": (in_use.errors_table, ("Relative error against float64, float16", "8192x768x3072")),
     "training": (
         in_use.training_table,
-        ("our module, recomputing all", "peak memory of a step", "from Python, the CPU's", "GPU, interleaved"),
+        ("our module, recomputing all", "peak memory of a step", "from Python, CPU part", "GPU, interleaved"),
     ),
     "activations": (in_use.activations, ("GELU by erf", "SiLU")),
 }
@@ -405,9 +405,9 @@ def test_activations_beside_plain_products(device: AlteredDevice) -> None:
 def test_the_table_of_launches(device: AlteredDevice) -> None:
     by_hand.launches(device)
     text = text_of(launching.launches_table(device))
-    assert "traced after a rest: first kernel 100 µs" in text
-    assert "traced after a load: overlap 10.0 µs 0 µs 0 µs" in text
-    assert "clock, steady 1,500 MHz 1,500 MHz 1,500 MHz" in text
+    assert "first kernel, traced after a rest 100 µs" in text
+    assert "overlap of the two kernels, traced after a load 10.0 µs 0 µs 0 µs" in text
+    assert "steady clock 1,500 MHz 1,500 MHz 1,500 MHz" in text
 
 
 # The activation, and other GPUs
