@@ -36,7 +36,7 @@ LEAST_GAP = 1 / 250
 _MANY = {"kernel": "kernels", "copy": "copies", "fill": "fills"}
 _NOTHING = Html("")
 _HINT = (
-    '<p class="hint" hidden><span class="mouse">Drag the ruler to measure, the lanes to move. '
+    '<p class="hint" hidden><span class="mouse">Drag the ruler to measure a time. Drag the lanes to move them. '
     "<kbd>W</kbd> <kbd>A</kbd> <kbd>S</kbd> <kbd>D</kbd> zoom and move, the arrow keys step, <kbd>Enter</kbd> selects, "
     "<kbd>M</kbd> marks, <kbd>Ctrl</kbd> and the wheel zoom.</span>"
     '<span class="touch">Tap a slice for its details, pinch to zoom, drag the ruler to measure.</span></p>'
@@ -85,7 +85,7 @@ def draw_steps(steps: Mapping[str, TracedStep], caption: str, *, ident: str, bel
         f'<figure class="lab-timeline" data-search-exclude><figcaption>{escape(caption)}</figcaption>'
         f"{tools_html(ident if len(steps) > 1 else '')}"
         f"{frame_html(canvas, all_lanes, '. '.join(parts), f'{caption}: drawing')}{note(told)}"
-        f"{details('The same as tables', hold_back(tables))}{below}</figure>"
+        f"{details('This timeline as tables', hold_back(tables))}{below}</figure>"
     )
 
 

@@ -71,7 +71,7 @@ def test_only_the_figure_and_its_verdicts_are_veiled(on_trial: Opened) -> None:
     expect(page.locator(".veiled")).to_have_count(5)
     expect(page.get_by_role("button", name="Just show me").filter(visible=True)).to_have_count(4 + 5)
     expect(veiled(page, "trial-veiled-verdicts").get_by_role("button")).to_have_count(0)
-    expect(page.get_by_text("The verdicts come with the answer.")).to_be_visible()
+    expect(page.get_by_text("The verdicts appear together with the answer.")).to_be_visible()
     for text in (
         "A lead to what is veiled.",
         "Text below a veiled figure.",

@@ -70,7 +70,7 @@ def kernel_bars(device: Device, variants: Mapping[str, str], caption: str) -> Ht
 def _overlap_text(traces: Mapping[str, Trace]) -> str:
     overlaps = {heading: math.fsum(map(statistics.fmean, step_overlaps_us(trace))) for heading, trace in traces.items()}
     listed = ", ".join(f"{heading} {format_value(us, 'us')}" for heading, us in overlaps.items() if us)
-    text = f"Time in which a kernel overlaps the kernel before counts once, with the kernel before: {listed}."
+    text = f"If a kernel overlaps the previous kernel, the overlap counts once, with the previous kernel: {listed}."
     return text if listed else ""
 
 

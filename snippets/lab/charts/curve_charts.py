@@ -79,7 +79,7 @@ def roofline_of(
         "step",
         "FLOP per byte",
         "rate",
-        "of the roof",
+        "share of the roof",
         "time",
         spread_name(point.timing for point in points.values()),
     ]
@@ -89,9 +89,9 @@ def roofline_of(
 
 
 _NO_SHARE = (
-    f" A step below {LEAST_US:g} µs has no percentage, because the rates to compare with were timed with the "
-    "gap between two kernels; nor has a step above the roof: its clock may have been higher, or the L2 cache may "
-    "have served bytes."
+    f" A step below {LEAST_US:g} µs has no percentage, because the ceilings were timed with the gap between two "
+    "kernels. A step above the roof has no percentage, because its clock may have been higher, or the L2 cache may "
+    "have held some of its bytes."
 )
 
 
@@ -150,7 +150,9 @@ def regimes(
     head = ["variant", unit, *(text for _, text in LINES)]
     timings = [timing for sweep in sweeps.values() for kind, _ in LINES for timing in getattr(sweep, kind)]
     numbers = table(numbers_caption(caption), head, rows)
-    return framed(caption, drawing, Html(numbers + note(f"On the GPU: interleaved. {spread_sentence(timings)}")))
+    return framed(
+        caption, drawing, Html(numbers + note(f"Times on the GPU are interleaved. {spread_sentence(timings)}"))
+    )
 
 
 def _sweep(

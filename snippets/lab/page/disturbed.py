@@ -41,8 +41,8 @@ def disturbed_banner(recordings: Iterable[Recording]) -> str:
     """The disturbed recordings of a chapter, as the content of a warning; empty without any."""
     runs = {recording.id: recording.disturbed for recording in recordings if recording.disturbed}
     return (
-        f"Something else used the GPU, or times contradict each other. Don't trust {_listed(runs)}. Claims about these "
-        "times are inconclusive."
+        f"Another program used the GPU, or times contradict each other. Don't trust {_listed(runs)}. Claims "
+        "about these times are inconclusive."
         if runs
         else ""
     )

@@ -173,7 +173,7 @@ def _option(option: str) -> tuple[str, str]:
 
 def strong(figure: Figure) -> Html:
     """A figure in bold, with a doubt where the steps disagree."""
-    doubt = "" if figure.conclusive else ", but the steps disagree"
+    doubt = "" if figure.conclusive else ", but the steps of the trace disagree"
     return Html(f"<strong>{with_kernel_names(figure.text)}</strong>{doubt}")
 
 

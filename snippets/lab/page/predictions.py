@@ -92,7 +92,7 @@ def _compared(answer: Figure, computed: Figure) -> str:
     text = format_value(max(ratio, 1 / ratio), "x")
     if ratio >= 1:
         return f", <strong>{text}</strong> the computed value"
-    return f"; the computed value is <strong>{text}</strong> that"
+    return f"; the computed value is <strong>{text}</strong> the measured value"
 
 
 def _with_figures(text: str, device: Device) -> str:

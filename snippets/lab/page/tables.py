@@ -71,8 +71,8 @@ def kernel_table(
 
 
 _SHARED = (
-    "A kernel that starts before the kernel before has ended may only wait. Shares count this time once, with the "
-    "kernel before; rates count it with both."
+    "A kernel that starts before the previous kernel has ended may only wait. Shares count the overlapping time once, "
+    "with the previous kernel. Rates count it with both kernels."
 )
 
 
@@ -107,12 +107,14 @@ def profiler_table(device: Device, experiment: str, caption: str = "") -> Html:
     whole = math.fsum(row.self_cpu_us for row in rows) or 1.0
     head = ["name", "self CPU %", "self CPU", "CPU total", "self GPU", "GPU total", "calls"]
     busy, idle = ([_averages(row, whole) for row in rows if row.is_idle is folded] for folded in (False, True))
-    listed = table(caption or f"{experiment}: sums over the whole trace, {len(run.steps)} steps", head, busy)
+    listed = table(
+        caption or f"{experiment}: sums of the profiler over the {len(run.steps)} steps of the trace", head, busy
+    )
     if idle:
-        title = f"{len(idle)} operator{'s' * (len(idle) > 1)} that never reach{'es' * (len(idle) == 1)} the GPU"
+        title = f"{len(idle)} operator{'s' * (len(idle) > 1)} without GPU work"
         listed = Html(listed + details(title, table(title, head, idle)))
     overlap = math.fsum(us for step in run.steps for us in overlaps_us(step))
-    summed = f"GPU times are sums: {format_value(overlap, 'us')} count twice, because kernels of a stream overlap."
+    summed = f"GPU times are sums: they count {format_value(overlap, 'us')} twice, because kernels of a stream overlap."
     return Html(f'<div class="lab-averages">{listed}{note(summed if overlap else "")}</div>')
 
 

@@ -320,7 +320,7 @@ def test_a_bar_of_kernels_is_as_long_as_the_gpu_was_busy(device: Device) -> None
     content = kernel_bars(device, {"eager": "mlp/eager"}, "c")
     assert [row[3] for row in cells(content)[1:]] == ["20.0 µs", "10.0 µs"]
     assert description(content).startswith("eager: 30.0 µs")
-    assert "counts once, with the kernel before: eager 5.00 µs." in Markup(content).text
+    assert "counts once, with the previous kernel: eager 5.00 µs." in Markup(content).text
     save_all(device.root, sample())
     assert "overlap" not in kernel_bars(device, {"eager": "mlp/eager"}, "c")
 
