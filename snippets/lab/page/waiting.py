@@ -10,7 +10,7 @@ from kinetoscope.trace.units import format_value
 from snippets.lab.finding.device import Device
 from snippets.lab.recording.schema import Timings
 
-CAPTION = "How long you wait for one step, and for whom"
+CAPTION = "Time of one step: on the CPU, on the GPU, and your waiting time"
 PARTS: Mapping[str, str] = {
     "enqueue": "the CPU submits",
     "interleaved": "the GPU computes",
