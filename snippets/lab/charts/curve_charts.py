@@ -40,7 +40,7 @@ from snippets.lab.recording.schema import Ceiling
 
 
 def roofline(device: Device, variants: Mapping[str, str], caption: str) -> Html:
-    """A roofline of experiments, heading -> experiment, below the highest of the ceilings of their sessions."""
+    """A roofline chart of experiments (heading -> experiment) below the highest ceilings of their sessions."""
     runs = {heading: device[experiment] for heading, experiment in variants.items()}
     points = {heading: RooflinePoint(run.point.flops, run.point.bytes, run.timing()) for heading, run in runs.items()}
     ceilings = [ceiling for run in runs.values() for ceiling in run.recording.ceilings]
@@ -50,7 +50,7 @@ def roofline(device: Device, variants: Mapping[str, str], caption: str) -> Html:
 def roofline_of(
     device: Device, points: Mapping[str, RooflinePoint], caption: str, *, ceilings: Iterable[Ceiling]
 ) -> Html:
-    """FLOP/s over FLOP per byte, and how near each point comes to its roof.
+    """A roofline chart: FLOP/s over FLOP per byte, and the percentage of the roof that each point reaches.
 
     The fastest ceiling without FLOPs is the memory roof, the fastest of the others the compute roof. Raises
     `ValueError` if either is missing, and for a point without work or time.
@@ -123,7 +123,7 @@ def regimes(
     unit: str,
     turn: Callable[[Run], float | None] | None = None,
 ) -> Html:
-    """What limits a step as it grows: a panel for each sweep with the times of GPU, CPU and a Python loop.
+    """What limits a step as its size grows. Each sweep has a panel with the times of GPU, CPU and a Python loop.
 
     Args:
         device: whose recordings.

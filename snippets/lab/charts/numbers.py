@@ -16,7 +16,7 @@ from snippets.lab.recording.schema import Timing
 
 
 def figure_cell(figure: Figure) -> Html:
-    """A figure with its spread in small type below it, where three digits show one."""
+    """A figure with its spread in small type below it, if three digits show a spread."""
     is_wide = figure.spread is not None and len({format_value(bound, figure.unit) for bound in figure.spread}) > 1
     spread = f"<small>{escape(figure.spread_text)}</small>" if is_wide else ""
     mark = "" if figure.conclusive else ' <span class="inconclusive" title="the steps of the trace disagree">?</span>'

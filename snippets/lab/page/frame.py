@@ -107,12 +107,12 @@ def _named(device: Device) -> str:
 
 
 def warning(title: str, text: str) -> Html:
-    """A box that is hard to overlook; `text` is HTML."""
+    """A warning box. `text` is HTML."""
     return Html(f'<div class="admonition warning"><p class="admonition-title">{title}</p><p>{text}</p></div>')
 
 
 def provenance(device: Device, chapter: str) -> Html:
-    """One folded line, device and date; in the fold the versions, the commit, the mode and the machine.
+    """One folded line with device and date. The fold has the versions, the commit, the mode and the machine.
 
     Banners outside the fold name what is stale, disturbed or missing.
     """

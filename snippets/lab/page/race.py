@@ -42,7 +42,7 @@ def race_table(
     over: str = "",
     more: Columns | None = None,
 ) -> Html:
-    """A row for each variant: its kinds of time side by side, each with its ratio to one variant; clock, power, energy.
+    """A row for each variant: its kinds of time, their ratios to one variant, and clock, power and energy.
 
     Args:
         device: whose recordings.
@@ -70,7 +70,7 @@ def race_table(
 
 
 def race_bars(device: Device, variants: Mapping[str, str], caption: str, *, kinds: Sequence[str] = RACE) -> Html:
-    """A bar for each kind of time below each variant, with its spread; arguments as in `race_table`."""
+    """A bar for each kind of time below each variant, with its spread. The arguments are those of `race_table`."""
     timed = _timed({heading: device[experiment] for heading, experiment in variants.items()}, kinds)
     groups = {
         heading: {_short(kind): timing for kind, timings in timed.items() if (timing := timings[heading]) is not None}

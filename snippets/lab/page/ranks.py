@@ -76,7 +76,7 @@ def _last_text(report: RanksReport) -> str:
 
 
 def rank_table(device: Device, variants: Mapping[str, str], caption: str) -> Html:
-    """The parts of each rank's mean step in a table; arguments as in `rank_bars`."""
+    """The parts of each rank's mean step in a table. The arguments are those of `rank_bars`."""
     rows: list[list[Cell]] = []
     for heading, report in _reports(device, variants).items():
         compared = report.compared + report.compared_pairs
@@ -94,7 +94,7 @@ def rank_table(device: Device, variants: Mapping[str, str], caption: str) -> Htm
 
 
 def rank_lanes(device: Device, experiment: str, caption: str) -> Html:
-    """One step of each rank on one time axis: compute above, communication below, collectives tied across ranks.
+    """One step of each rank on one time axis. Compute is above, communication is below, and lines connect collectives.
 
     The step is that of the collective at which the ranks wait longest with nothing beside it. Lines tie the longest
     collectives, at most 12; a dot marks the rank that arrives last.

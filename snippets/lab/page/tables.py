@@ -37,7 +37,7 @@ def kernel_table(
     *,
     work: KnownWork | Callable[[Step], KnownWork] | None = None,
 ) -> Html:
-    """The GPU activities of one step in order: name, time and share of it, rates, grid and block; the rest folded.
+    """The GPU activities of one step in order: name, time, share, rates, grid and block. The other data are folded.
 
     Shows the middle step; durations are means over all steps if they agree, else those of the middle step. A share
     counts the time in which two kernels of a stream overlap once. A rate needs the work of the activity, from the trace
@@ -98,7 +98,7 @@ def _triple(sizes: tuple[int, int, int] | None) -> str | None:
 
 
 def profiler_table(device: Device, experiment: str, caption: str = "") -> Html:
-    """The table that `key_averages()` prints, computed from the trace: own and total time on both sides, calls.
+    """The table that `key_averages()` prints, computed from the trace: own and total time on CPU and GPU, and calls.
 
     Sums over the whole trace. Operators without GPU work, most of which only rewrite metadata, are folded.
     """
@@ -154,7 +154,7 @@ def variants_table(
     columns: Columns,
     text_columns: int = 1,
 ) -> Html:
-    """A row for each variant, as `comparison_table` turned around.
+    """A row for each variant and a column for each quantity, unlike `comparison_table`.
 
     Args:
         device: whose recordings.
@@ -178,7 +178,7 @@ def sweep_table(
     cells: Mapping[str, Callable[[Run], Cell]],
     label: Callable[[Parameters], str],
 ) -> Html:
-    """A row for each point of a sweep: its label, then each cell for each experiment.
+    """A row for each point of a sweep: the point's label, then the cells of each experiment.
 
     Args:
         device: whose recordings.

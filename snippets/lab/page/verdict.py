@@ -34,7 +34,7 @@ COUNTED: dict[Status, tuple[str, str]] = {
 
 
 def verdicts(device: Device, *claim_ids: str) -> Html:
-    """A line for each claim that is open (`is_open`). Raises `UnknownName`.
+    """A line for each claim that differs or is inconclusive (`is_open`). Raises `UnknownName`.
 
     The other claims are in the list at the section's end, which `data-claims` names. A search finds the prose that says
     the same, and not them.

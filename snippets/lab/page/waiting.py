@@ -27,7 +27,7 @@ _KEYS: Mapping[str, str] = {
 
 
 def waiting(device: Device, sizes: Mapping[str, Mapping[str, str]], caption: str = CAPTION) -> Html:
-    """Totals of one step without the profiler, on one scale: what the CPU takes, what the GPU takes, what you wait.
+    """The CPU's time, the GPU's time and your waiting time for one step, without the profiler, on one scale.
 
         show("mlp-opening", waiting, {"1 token": {"eager": "mlp/sweep_eager[batch=1,seq=1]", ...}, ...})
 
