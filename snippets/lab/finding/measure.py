@@ -27,7 +27,7 @@ LEAST_US = 10.0
 
 
 def ratio_of_pairs(upper: Timing, lower: Timing, origin: str = "") -> Figure:
-    """The median of `upper` / `lower` over paired samples. The spread goes from the least median of a part to the largest.
+    """The median of `upper` / `lower` over paired samples. The spread covers the medians of all parts.
 
     Raises `ValueError` if the numbers of samples differ.
     """
