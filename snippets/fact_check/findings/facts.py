@@ -205,8 +205,8 @@ def tally(device: Device) -> Html:
     ]
     rows.append([Html("<strong>all</strong>"), *_numbers(found)])
     others = dict.fromkeys(each.verdict.device for each in found if each.verdict.device.name != device.name)
-    caption = f"How many claims of each source hold, on the {device.short_name}"
-    caption += "".join(f" (values for an {_model(each)}: on the {each.short_name})" for each in others)
+    caption = f"How many claims of each source hold on the {device.short_name}"
+    caption += "".join(f" (values for an {_model(each)} are judged on the {each.short_name})" for each in others)
     return table(caption, ("source", "hold", "differ", "undecided"), rows)
 
 

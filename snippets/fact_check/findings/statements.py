@@ -61,8 +61,8 @@ STATEMENTS: Mapping[Document, Mapping[str, Statement]] = {
             "../mlp/#how-many-kernels-run",
         ),
         "FC35": Statement(
-            "This is possible, but fusing helps in both of our tests. One test has a tensor larger than the L2 cache, "
-            "and the other test uses autocast.",
+            "Fusing might not help in some cases, but it helps in both of our tests. One test has a tensor larger "
+            "than the L2 cache, and the other test uses autocast.",
             "#memory",
             ("TM18",),
             "fusion might not help if the data can't stay in cache",
@@ -128,8 +128,8 @@ STATEMENTS: Mapping[Document, Mapping[str, Statement]] = {
     },
     DIGEST: {
         "FC1": Statement(
-            "Right: the kernels are five, then four. The fused kernel's name contains the reshape, but eager's "
-            "reshape launches no kernel.",
+            "Right: eager runs five kernels, and compiled four. The fused kernel's name contains the reshape, but "
+            "eager's reshape launches no kernel.",
             "../mlp/#what-is-in-the-fused-kernel",
         ),
         "FC52": Statement(
@@ -142,8 +142,8 @@ STATEMENTS: Mapping[Document, Mapping[str, Statement]] = {
             "../mlp/#how-many-kernels-run",
         ),
         "FC2": Statement(
-            "The MLP's input has this shape. The tensor that fusing removes is four times as wide, and that wider "
-            "tensor has the size in the quote.",
+            "The quote has the shape of the MLP's input. The tensor that fusing removes is four times as wide, and this "
+            "wider tensor has the size in the quote.",
             "../mlp/#what-is-in-the-fused-kernel",
         ),
         "FC3": Statement(
@@ -192,7 +192,7 @@ STATEMENTS: Mapping[Document, Mapping[str, Statement]] = {
             "../mlp/#what-happens-when-the-shape-changes",
         ),
         "FC53": Statement(
-            "Right if *data* means the data's shape. The kernel starts a block for each row, and Part 2 says that the "
+            "Right if “data” means the data's shape. The kernel starts a block for each row, and Part 2 says that the "
             "columns set the rest. We recorded only one number of rows.",
             "../mlp/#can-a-kernel-from-a-library-do-the-same",
         ),
@@ -278,7 +278,7 @@ STATEMENTS: Mapping[Document, Mapping[str, Statement]] = {
             "../training_memory_peak/#memory-summary",
         ),
         "conceptual": Statement(
-            "The article's kernel leaves out the pointers and can't run, as the word *conceptual* says. Our kernel "
+            "The article's kernel leaves out the pointers and can't run, as its heading says. Our kernel "
             "for a fused Linear and GELU does run.",
             "../fused_mlp/#can-the-activation-ride-in-the-epilogue-of-one-linear",
             (),
