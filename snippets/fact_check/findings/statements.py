@@ -142,8 +142,8 @@ STATEMENTS: Mapping[Document, Mapping[str, Statement]] = {
             "../mlp/#how-many-kernels-run",
         ),
         "FC2": Statement(
-            "The quote has the shape of the MLP's input. The tensor that fusing removes is four times as wide, and this "
-            "wider tensor has the size in the quote.",
+            "The quote has the shape of the MLP's input. The tensor that fusing removes is four times as wide, and "
+            "this wider tensor has the size in the quote.",
             "../mlp/#what-is-in-the-fused-kernel",
         ),
         "FC3": Statement(
