@@ -30,11 +30,11 @@ def timing_cells(timing: Timing) -> tuple[str, str]:
 
 
 def spread_name(timings: Iterable[Timing]) -> str:
-    """The kind of the timings' spreads: `lowest and highest of 3 processes`, or `quartiles, one process`."""
+    """The kind of the timings' spreads: `lowest and highest of 3 processes`, or `quartiles of one process`."""
     processes = {max(1, len(timing.rounds)) for timing in timings}
     several = " or ".join(map(str, sorted(processes - {1})))
     names = [f"lowest and highest of {several} processes"] if several else []
-    return "; ".join([*names, "quartiles, one process"] if processes <= {1} or 1 in processes else names)
+    return "; ".join([*names, "quartiles of one process"] if processes <= {1} or 1 in processes else names)
 
 
 def spread_sentence(timings: Collection[Timing]) -> str:

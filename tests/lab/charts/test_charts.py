@@ -343,7 +343,7 @@ def test_cpu_beside_gpu(device: Device) -> None:
     variants = {"one": "mlp/eager", "fifty": "mlp/sweep_eager[batch=50]"}
     content = cpu_gpu_bars(device, variants, "c")
     assert cells(content) == [
-        ["variant", "timing", "median", "quartiles, one process"],
+        ["variant", "timing", "median", "quartiles of one process"],
         ["one", "GPU", "20.0 µs", "15.0 to 25.0 µs"],
         ["one", "CPU", "6.00 µs", "5.50 to 6.50 µs"],
         ["fifty", "GPU", "100 µs", "75.0 to 125 µs"],

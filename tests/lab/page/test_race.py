@@ -77,7 +77,7 @@ def test_the_ratio_of_one_process_has_the_spread_of_its_thirds(tmp_path: Path) -
         ["eager", "20.0 µs15.0 to 25.0 µs"],
         ["ours", "9.00 µs7.00 to 12.5 µs0.50x of eager0.30x to 0.80x"],
     ]
-    thirds = "Spread of times: quartiles, one process. Spread of a ratio: lowest and highest third of its pairs."
+    thirds = "Spread of times: quartiles of one process. Spread of a ratio: lowest and highest third of its pairs."
     assert thirds in Markup(content).text
     assert "third" not in race_table(device, VARIANTS, "c")
 
@@ -126,7 +126,7 @@ def test_names_stay_text(device: Device, name: str) -> None:
 
 def test_bars_of_a_race(device: Device) -> None:
     assert cells(race_bars(device, VARIANTS, "A race", kinds=("interleaved", "steady", "enqueue"))) == [
-        ["variant", "timing", "median", "lowest and highest of 3 processes; quartiles, one process"],
+        ["variant", "timing", "median", "lowest and highest of 3 processes; quartiles of one process"],
         ["eager", "interleaved", "100 µs", "90.0 to 110 µs"],
         ["eager", "steady", "102 µs", "100 to 104 µs"],
         ["eager", "CPU part", "55.0 µs", "52.5 to 57.5 µs"],

@@ -270,7 +270,7 @@ def test_variants_side_by_side(device: Device) -> None:
         ["GPU", "20.0 µs15.0 to 25.0 µs", "2.00 µs1.50 to 2.50 µs", "8.00 µs6.00 to 10.0 µs"],
         ["memory", "16.4 kB", "16.4 kB", "16.4 kB"],
     ]
-    assert content.endswith('<p class="lab-note" data-search-exclude>Spread of times: quartiles, one process.</p>')
+    assert content.endswith('<p class="lab-note" data-search-exclude>Spread of times: quartiles of one process.</p>')
     counts = comparison_table(device, {"eager": "mlp/eager"}, "c", quantities={"kernels": "kernels_per_step"})
     assert "lab-note" not in counts
     with pytest.raises(UnknownName):
