@@ -36,9 +36,9 @@ LEAST_GAP = 1 / 250
 _MANY = {"kernel": "kernels", "copy": "copies", "fill": "fills"}
 _NOTHING = Html("")
 _HINT = (
-    '<p class="hint" hidden><span class="mouse">Drag the ruler to measure, the lanes to move. '
-    "<kbd>W</kbd> <kbd>A</kbd> <kbd>S</kbd> <kbd>D</kbd> zoom and move, the arrow keys step, <kbd>Enter</kbd> selects, "
-    "<kbd>M</kbd> marks, <kbd>Ctrl</kbd> and the wheel zoom.</span>"
+    '<p class="hint" hidden><span class="mouse">Drag the ruler to measure a time. Drag the lanes to move them. '
+    "<kbd>W</kbd> <kbd>A</kbd> <kbd>S</kbd> <kbd>D</kbd> zoom and move, the arrow keys go to the next slice, "
+    "<kbd>Enter</kbd> selects, <kbd>M</kbd> marks, <kbd>Ctrl</kbd> and the wheel zoom.</span>"
     '<span class="touch">Tap a slice for its details, pinch to zoom, drag the ruler to measure.</span></p>'
 )
 
@@ -85,7 +85,7 @@ def draw_steps(steps: Mapping[str, TracedStep], caption: str, *, ident: str, bel
         f'<figure class="lab-timeline" data-search-exclude><figcaption>{escape(caption)}</figcaption>'
         f"{tools_html(ident if len(steps) > 1 else '')}"
         f"{frame_html(canvas, all_lanes, '. '.join(parts), f'{caption}: drawing')}{note(told)}"
-        f"{details('The same as tables', hold_back(tables))}{below}</figure>"
+        f"{details('This timeline as tables', hold_back(tables))}{below}</figure>"
     )
 
 
@@ -134,7 +134,7 @@ def _legend(all_lanes: Iterable[Lane], ident: str) -> str:
     legend = "".join(_legend_entry(kind, ident) for kind in SLICE_KINDS if kind in kinds)
     sample = '<svg width="22" height="12" aria-hidden="true"><rect x="1" y="1" width="20" height="10"/></svg>'
     if any(each.is_ghost for each in slices):
-        legend += f'<li class="ghost">{sample}work of the step before</li>'
+        legend += f'<li class="ghost">{sample}work of the previous step</li>'
     if any(each.overlap_us for each in slices):
         legend += f'<li class="overlap">{sample}the kernel before still runs: this one may only wait</li>'
     return legend
@@ -156,4 +156,4 @@ def describe_step(step: Step) -> tuple[str, str]:
     parts = [f"{count} {name if count == 1 else _MANY[name]}" for name, count in counts.items() if count]
     busy = format_value(busy_us(step.activities), "us")
     done = format_value(last_end_us(step.activities) - step.start_us, "us")
-    return f"{', '.join(parts)}, GPU busy {busy}", f"GPU done after {done}, CPU after {cpu}"
+    return f"{', '.join(parts)}, GPU busy {busy}", f"GPU done after {done}, CPU done after {cpu}"

@@ -141,7 +141,7 @@ def test_a_verdict_that_differs_names_both_devices(judged: dict[str, dict[str, V
         verdict = judged[DEFAULT_DEVICE][claim_id]
         if there.status == "not measured":
             continue  # where nothing of a chapter is recorded, one line says so
-        told = f"On the H200, for which the text was written, it {verdict.status}."
+        told = f"On the H200, for which this page was written, the claim {verdict.status}."
         contradicts = there.status != verdict.status and there.status != "cannot be tested"
         is_told = contradicts and verdict.status in ("holds", "differs")
         assert (told in boxes[verdict.claim.id.lower()]) == is_told, verdict.claim.id

@@ -71,7 +71,7 @@ def test_only_the_figure_and_its_verdicts_are_veiled(on_trial: Opened) -> None:
     expect(page.locator(".veiled")).to_have_count(5)
     expect(page.get_by_role("button", name="Just show me").filter(visible=True)).to_have_count(4 + 5)
     expect(veiled(page, "trial-veiled-verdicts").get_by_role("button")).to_have_count(0)
-    expect(page.get_by_text("The verdicts come with the answer.")).to_be_visible()
+    expect(page.get_by_text("The verdicts appear together with the answer.")).to_be_visible()
     for text in (
         "A lead to what is veiled.",
         "Text below a veiled figure.",
@@ -218,13 +218,13 @@ def test_guesses_and_close_ones_are_counted_and_can_be_forgotten(on_trial: Opene
     expect(bars).to_have_text(["5 questions to guess on this page."] * 2)
     commit(tab.page, "How long", *f"{GATE_US * 1.1:.1f}")
     commit(tab.page, "How many", *"99")
-    expect(bars).to_have_text(["You guessed 2 of 5, 1 close."] * 2)
+    expect(bars).to_have_text(["You guessed 2 of 5 answers. Close guesses: 1."] * 2)
     tab.go("next/")
     count = tab.page.locator(".md-nav--primary .guess-count")
     expect(count).to_have_text(["2 of 5"])
     expect(tab.page.locator(".guess-bar")).to_have_count(0)
     tab.go("trial/")
-    expect(bars).to_have_text(["You guessed 2 of 5, 1 close."] * 2)
+    expect(bars).to_have_text(["You guessed 2 of 5 answers. Close guesses: 1."] * 2)
     tab.page.get_by_role("button", name="Forget my guesses on this page").press("Enter")
     expect(bars).to_have_text(["5 questions to guess on this page."] * 2)
     expect(count).to_have_count(0)

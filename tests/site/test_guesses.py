@@ -53,7 +53,7 @@ def commit(page: Page, text: str, *keys: str) -> None:
             "Close.",
         ),
         ("How long", [*f"{GATE_US * 4:.1f}"], f"You said {GATE_US * 4:.1f} µs. ", "4 times too high."),
-        ("Are they", ["Space"], "You said It is so. Measured: It is not", "Not so."),
+        ("Are they", ["Space"], "You said It is so. Measured: It is not", "Wrong."),
         ("Are they", ["Space", "ArrowDown"], "You said It is not. Measured: It is not", "Right."),
     ],
 )
@@ -83,7 +83,7 @@ def test_an_order_with_two_in_each_others_place(page: Page) -> None:
     for place, item in enumerate(swapped):
         form.get_by_role("combobox").nth(place).select_option(item)
     form.get_by_role("button", name="Commit").press("Enter")
-    expect(answer(page, "In which order")).to_contain_text(f"{len(items) - 2} of {len(items)} in place.")
+    expect(answer(page, "In which order")).to_contain_text(f"{len(items) - 2} of {len(items)} are in the right place.")
 
 
 def test_a_guess_is_kept_until_it_is_taken_back(on_trial: Opened) -> None:

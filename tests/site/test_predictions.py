@@ -20,7 +20,7 @@ PREDICT = "naive attention"
     ("value", "said"),
     [
         (FLOOR.number * 1.01, f"✓ {FLOOR.text}. 268 MB at "),
-        (FLOOR.number / 1000, "The digits are right, the unit is not."),
+        (FLOOR.number / 1000, "The digits are right, but the unit is wrong."),
         (FLOOR.number * 1.2, "Not yet. Divide the bytes"),
     ],
 )

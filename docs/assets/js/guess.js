@@ -20,7 +20,7 @@
       if (!(input.value > 0)) said.textContent = hint;
       else if (isRight) said.textContent = `✓ ${text}. ${why}`;
       else if (off(best) < 0.03) said.textContent = `Near: ${reason}`;
-      else said.textContent = isUnit ? "The digits are right, the unit is not." : `Not yet. ${hint}`;
+      else said.textContent = isUnit ? "The digits are right, but the unit is wrong." : `Not yet. ${hint}`;
     };
     input.addEventListener("input", check);
     input.addEventListener("keydown", (event) => event.key === "Enter" && event.preventDefault()); // commits nothing
@@ -74,14 +74,14 @@
       const times = high ? value / answer : answer / value;
       if (times <= 1.25) return "Close.";
       const shown = times.toLocaleString("en", { maximumFractionDigits: times < 10 ? 1 : 0 });
-      return `${shown} times too ${high ? "high" : "low"}${times <= 2 ? ", the right order" : ""}.`;
+      return `${shown} times too ${high ? "high" : "low"}${times <= 2 ? ", but the right order of magnitude" : ""}.`;
     },
 
-    choice: ({ answer }, value) => (value === answer ? "Right." : "Not so."),
+    choice: ({ answer }, value) => (value === answer ? "Right." : "Wrong."),
 
     order({ answer }, value) {
       const right = answer.filter((item, i) => item === value[i]).length;
-      return right === answer.length ? "Right." : `${right} of ${answer.length} in place.`;
+      return right === answer.length ? "Right." : `${right} of ${answer.length} are in the right place.`;
     },
   };
 
@@ -103,7 +103,7 @@
     const said = answers.filter((answer) => answer.said).length, close = answers.filter((answer) => answer.isClose).length;
     const some = `${said} of ${asked.length}`;
     for (const { text, forget } of lines) {
-      text.textContent = said ? `You guessed ${some}, ${close} close.` : `${asked.length} question${asked.length > 1 ? "s" : ""} to guess on this page.`;
+      text.textContent = said ? `You guessed ${some} answers. Close guesses: ${close}.` : `${asked.length} question${asked.length > 1 ? "s" : ""} to guess on this page.`;
       if (forget) forget.hidden = !said;
     }
     kept(`score ${page}`, said ? some : null);

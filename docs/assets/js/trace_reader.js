@@ -94,18 +94,18 @@
   async function refusal(traces) {
     const names = traces.map((file) => file.name);
     const twice = names.find((name, index) => names.indexOf(name) !== index);
-    if (twice) return ["Two files have one name.", `Rename one: ${twice}`];
+    if (twice) return ["Two files have the same name.", `Rename one: ${twice}`];
     let sizes;
     try {
       sizes = await Promise.all(traces.map(unpackedBytes));
     } catch (error) {
-      return ["This file cannot be opened.", `A folder? Then drop the traces in it. The browser says: ${error.message}`];
+      return ["This file cannot be opened.", `If you dropped a folder, drop the traces inside the folder instead. The browser says: ${error.message}`];
     }
     const bytes = traces.length === 2 ? sizes[0] + sizes[1] : Math.max(...sizes);
     if (bytes <= LIMIT_BYTES) return null;
     return [
       `Too large for a browser: ${size(bytes)} unpacked.`,
-      `Here ${size(LIMIT_BYTES)} are the limit. In a terminal, the command below writes the same report. Or record fewer steps.`,
+      `The limit is ${size(LIMIT_BYTES)}. Use the command below in a terminal to get the same report, or record fewer steps.`,
     ];
   }
 
@@ -161,7 +161,7 @@
     try {
       runtime ??= await load();
     } catch (error) {
-      if (isShown()) failed(traces, "Python cannot be loaded from this site.", `Is the network there? (${error.message})`);
+      if (isShown()) failed(traces, "Python cannot be loaded from this site.", `Check the network connection. (${error.message})`);
       return;
     }
     if (!isShown()) return;
@@ -174,9 +174,9 @@
     worker.onmessage = ({ data }) => {
       if (!isShown()) return;
       if (data.report) result(traces, data);
-      else if (data.error) failed(traces, "kinetoscope cannot read this.", data.error);
+      else if (data.error) failed(traces, "kinetoscope cannot read this file.", data.error);
       else if (data.unavailable) failed(traces, "Python cannot be started.", `This browser may be too old. (${data.unavailable})`);
-      else if (data.crash) failed(traces, "The browser could not finish.", `It may lack memory; a terminal has more. (${data.crash})`);
+      else if (data.crash) failed(traces, "The browser could not finish.", `The browser may lack memory. In a terminal, the command below can use more memory. (${data.crash})`);
       else if (data.progress) {
         const [, percent] = data.progress.match(/ (\d+) %$/) || [];
         status.textContent = data.progress;
@@ -250,7 +250,7 @@
     listen();
   } else if (missing) {
     missing.textContent = files
-      ? "This browser cannot run WebAssembly, which the box here needs."
-      : "This copy of the site was built without Python for browsers: make docs adds it where npm is installed.";
+      ? "This browser cannot run WebAssembly, which the trace reader on this page needs."
+      : "This copy of the site was built without Python for browsers. If npm is installed, make docs adds Python for browsers.";
   }
 })();

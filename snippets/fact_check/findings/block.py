@@ -38,12 +38,12 @@ def rounded_tokens(tokens: float, origin: str = "fact_check/block, between two s
     ),
 )
 def from_2100_to_1500(device: Device) -> Figure:
-    """Where a 1024x4096x1024 MLP takes 2.1 ms, fusing makes it about 1.4 times as fast, in the arithmetic
-    that gains the most.
+    """Where a 1024x4096x1024 MLP takes 2.1 ms, fusing makes it about 1.4 times as fast, in the arithmetic that gains
+    the most.
 
-    The article gives neither batch nor arithmetic, and Part 2 has no such figure. So we look for the size: the table
-    has one for each arithmetic. Two products take most of the time there, and fusing GELU into one of them leaves both.
-    Ask a quoted time for its batch."""
+    The article gives neither batch nor arithmetic, and Part 2 has no such figure. So we look for the size, and the
+    table has one size for each arithmetic. At these sizes, two products take most of the time, and fusing GELU into one
+    product leaves both products. When you read a time, ask for its batch."""
     gains = []
     for arithmetic in PRECISIONS:
         try:
@@ -65,12 +65,12 @@ def from_2100_to_1500(device: Device) -> Figure:
     source=tutorial("Linear (1024x4096) 0.12 ms, GeLU 0.04 ms", H100, only_there=True),
 )
 def gelu_alone_us(device: Device) -> Figure:
-    """Where a Linear from 1024 to 4096 takes 0.12 ms in bf16, its GELU takes a time that rounds to 0.04 ms; here:
-    interleaved, each alone.
+    """Where a Linear from 1024 to 4096 takes 0.12 ms in bf16, a GELU of its result takes a time that rounds to 0.04 ms.
+    Timed here: each alone, and in turns.
 
-    Timed alone, GELU reads its input from memory. In a trace it follows its Linear and takes less time, which rounds to
-    the table's value. Our guess: part of what the Linear wrote is still in the L2 cache. Say whether a kernel's time is
-    from a trace or from the kernel alone."""
+    When GELU is timed alone, it reads its input from memory. In a trace, GELU follows its Linear and takes less time,
+    which rounds to the table's value. Our guess: a part of the Linear's result is still in the L2 cache. Say whether a
+    kernel's time comes from a trace or from timing the kernel alone."""
     return time_at(device, "bfloat16", table_tokens(device), "gelu")
 
 
@@ -78,11 +78,11 @@ def gelu_alone_us(device: Device) -> Figure:
     "FC28", between(GELU_US - 5, GELU_US + 5), scope="timing", source=tutorial("GeLU 0.04 ms", H100, only_there=True)
 )
 def gelu_us(device: Device) -> Figure:
-    """In the trace of such a Linear and its GELU at 8192 tokens, GELU takes a time that rounds to 0.04 ms, right after
-    its Linear.
+    """In the trace of a Linear from 1024 to 4096 and its GELU at 8192 tokens, GELU runs right after the Linear and
+    takes a time that rounds to 0.04 ms.
 
-    GELU moves two tensors and computes little, so its time tells their bytes. These fit the size at which the Linear
-    takes the table's time. GELU alone takes longer."""
+    GELU moves two tensors and computes little, so its time depends on their bytes. These bytes fit the size at which
+    the Linear takes the table's time. When GELU is timed alone, it takes longer."""
     return device["fused_mlp/linear_8192_eager"].per_step(lambda step: step.kernels[1].duration_us, "us")
 
 
@@ -93,11 +93,11 @@ def gelu_us(device: Device) -> Figure:
     source=tutorial("Linear with GeLU fused: 0.12 ms", H100, only_there=True),
 )
 def fused_linear_us(device: Device) -> Figure:
-    """With GELU in its epilogue, the Linear still takes 0.12 ms, give or take a tenth; interleaved, the faster of
-    cuBLAS's epilogue and a hand-written kernel.
+    """With GELU in its epilogue, a Linear from 1024 to 4096 at 8192 tokens still takes 0.12 ms, give or take a tenth.
+    Timed here: the faster of cuBLAS's epilogue and a hand-written kernel.
 
-    The epilogue works on numbers that are still in registers, so GELU's two trips to memory are gone, and most of
-    its time with them."""
+    The epilogue works on numbers that are still in registers. So GELU no longer reads or writes a tensor in memory, and
+    most of its time is saved."""
     runs = (device[f"fused_mlp/linear_8192_{name}"] for name in ("addmm", "fused"))
     return smallest(*(run.time() for run in runs))
 
@@ -115,9 +115,11 @@ def gelu_over_the_table(device: Device, arithmetic: str) -> Figure:
 
 @claim("FC30", between(*about(BLOCK_US)), scope="timing", source=tutorial("MLP block: 0.28 ms", H100, only_there=True))
 def block_us(device: Device) -> Figure:
-    """Where the Linear takes 0.12 ms in bf16, the block of two Linears takes 0.28 ms, give or take a tenth.
+    """Where a Linear from 1024 to 4096 takes 0.12 ms in bf16, the block of two Linears takes 0.28 ms, give or take a
+    tenth.
 
-    Two such Linears and the GELU of the table make the same sum, so this row follows from the ones above it."""
+    Two such Linears and the GELU of the table add up to the same time, so the block's row follows from the rows above
+    it."""
     return time_at(device, "bfloat16", table_tokens(device), "block")
 
 
@@ -128,11 +130,12 @@ def block_us(device: Device) -> Figure:
     source=tutorial("MLP block: 0.28 to 0.21 ms, 1.33x", H100, only_there=True),
 )
 def block_gain(device: Device) -> Figure:
-    """There the fused block is 1.33 times as fast, by no less than 1.25 times.
+    """Where a Linear from 1024 to 4096 takes 0.12 ms in bf16, the fused block is about 1.33 times as fast: at least
+    1.25 times.
 
-    Fusing takes GELU away and leaves two products. By the table's own rows that makes 0.24, not 0.21. More is possible
-    only with a faster product, too. On the H100 there is none: the product with GELU in it takes longer than the bare
-    one, and gives back a part of what fusing saves."""
+    Fusing removes GELU's kernel and leaves two products. By the table's own rows, two products take 0.24, not 0.21.
+    Only faster products can save more. On the H100, the product isn't faster: a product with GELU in it takes longer
+    than a product without GELU, which costs a part of what fusing saves."""
     return gain_at(device, "bfloat16", table_tokens(device))
 
 
@@ -170,10 +173,10 @@ def gelu_share(device: Device, arithmetic: str, tokens: float) -> Figure:
     source=tutorial("reduce latency by 15-25% for the MLP block", H100, only_there=True),
 )
 def saved_where_the_table_is(device: Device) -> Figure:
-    """Where the Linear takes 0.12 ms in bf16, fusing saves 15 to 25 % of the block's time.
+    """Where a Linear from 1024 to 4096 takes 0.12 ms in bf16, fusing saves 15 to 25 % of the block's time.
 
-    The sentence before the table gives this range and no size. At the size that fits the table, the range begins within
-    the spread of what we measured, so the recording neither confirms nor refutes it."""
+    The sentence before the article's table gives this range, but no size. At the size that fits the table, our measured
+    spread contains the lower end of the range. So the recording neither confirms nor refutes the range."""
     return _saved(gain_at(device, "bfloat16", table_tokens(device)))
 
 
@@ -184,7 +187,7 @@ def largest_gain(device: Device, arithmetic: str) -> Figure:
 
 @claim("FC36", at_most(1.02), scope="timing")
 def gain_in_tf32(device: Device) -> Figure:
-    """In TF32, GELU in cuBLAS's epilogue makes the block at most 2 % faster, at any size."""
+    """In TF32, GELU in cuBLAS's epilogue makes a block of Linear, GELU and Linear at most 2 % faster, at any size."""
     return largest_gain(device, "tf32")
 
 

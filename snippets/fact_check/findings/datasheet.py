@@ -85,8 +85,8 @@ def gelu_rate(device: Device, arithmetic: str) -> Figure:
 
 @claim("FC42", at_least(50), scope="timing")
 def least_gelu_rate(device: Device) -> Figure:
-    """Where the block takes 2.1 ms, GELU alone moves its two tensors at half of the datasheet's bandwidth or more, in
-    each arithmetic."""
+    """Where a block of Linear, GELU and Linear takes 2.1 ms, GELU alone moves its two tensors at half of the
+    datasheet's bandwidth or more, in each arithmetic."""
     return smallest(*(gelu_rate(device, arithmetic) for arithmetic in PRECISIONS))
 
 
@@ -99,9 +99,15 @@ def by_datasheet(device: Device) -> Html:
         rows.append([name, peak, most, *_at_share(device, arithmetic), after])
     before_us, after_us = (format_value(us, "us") for us in (PLAIN_US, AFTER_US))
     short = device.short_name
-    head = ["products in", "peak of an A100", f"tokens in {before_us} at the peak"]
-    head += [f"share of peak, {short}", f"tokens in {before_us} at that share", f"tokens in {after_us} at the peak"]
-    return table("An A100's tokens, derived from its datasheet and not measured", head, rows)
+    head = ["type of the products", "peak of an A100", f"tokens in {before_us} at the peak"]
+    head += [
+        f"{short}'s share of its peak",
+        f"tokens in {before_us} at that share",
+        f"tokens in {after_us} at the peak",
+    ]
+    return table(
+        "How many tokens fit the article's times on an A100: derived from its datasheet, not measured", head, rows
+    )
 
 
 def _at_share(device: Device, arithmetic: str) -> tuple[Cell, Cell]:

@@ -61,7 +61,9 @@ def article(device: Device, name: str, *keys: str) -> Html:
     if {*keys} != {*statements}:
         raise ValueError(f"name these statements of {name} on the page: {sorted({*statements} ^ {*keys})}")
     rows = [_row(device, key, statements[key]) for key in keys]
-    return table(f"{name}: what it says, and what we measured", HEAD, rows, text_columns=len(HEAD), folded=FOLDED)
+    return table(
+        f"{name}: what the article says, and what we measured", HEAD, rows, text_columns=len(HEAD), folded=FOLDED
+    )
 
 
 def posts(device: Device, *claim_ids: str) -> Html:
@@ -203,8 +205,8 @@ def tally(device: Device) -> Html:
     ]
     rows.append([Html("<strong>all</strong>"), *_numbers(found)])
     others = dict.fromkeys(each.verdict.device for each in found if each.verdict.device.name != device.name)
-    caption = f"Claims of each source, judged on the {device.short_name}"
-    caption += "".join(f"; values for an {_model(each)}, on the {each.short_name}" for each in others)
+    caption = f"How many claims of each source hold on the {device.short_name}"
+    caption += "".join(f" (values for an {_model(each)} are judged on the {each.short_name})" for each in others)
     return table(caption, ("source", "hold", "differ", "undecided"), rows)
 
 

@@ -27,93 +27,100 @@ class Statement(NamedTuple):
 STATEMENTS: Mapping[Document, Mapping[str, Statement]] = {
     DEEP_DIVE: {
         "FC23": Statement(
-            "Part 2 has no such figure. Of its five kernels one goes, and even two kernels in place of five save less "
-            "of the CPU's time.",
+            "Part 2 has no such figure. Compiling removes one of the MLP's five kernels. Even if two kernels replace "
+            "all five, a call saves less of the CPU's time than the article says.",
             "#launch-overhead",
             ("O-P13", "RG18"),
         ),
         "FC25": Statement(
-            "It depends on the layer and on what is fused. About half of our shapes gain a fifth, the compiled MLP "
-            "gains less, and a stack of Linears loses.",
+            "The speedup depends on the layer and on the fused operators. At about half of our shapes, the fastest "
+            "fused forward is a fifth faster. The compiled MLP gains less, and our fused stack of Linears is slower.",
             "#wall-time",
             ("O-P11", "RG19", "RG20"),
         ),
         "FC26": Statement(
-            "Only an A100 can judge these times, and the article names no batch. Where the block takes the first time "
-            "on our GPUs, fusing gains less.",
+            "Only an A100 can judge these two times, and the article names no batch. When the block takes the "
+            "article's first time on our GPUs, fusing saves less.",
             "#from-2-1-to-1-5",
         ),
-        "FC47": Statement("Right: each Linear launches one kernel.", "../mlp/#how-many-kernels-run"),
-        "FC33": Statement("Right, from Python: at one token the CPU sets the pace.", "#small-batches"),
+        "FC47": Statement("Right: each Linear of the eager MLP launches one kernel.", "../mlp/#how-many-kernels-run"),
+        "FC33": Statement(
+            "Right for times from Python: at one token, the CPU limits the forward, and a compiled call takes the CPU "
+            "longer.",
+            "#small-batches",
+        ),
         "FC34": Statement(
-            "Registers aren't the cause. The fused kernel has fewer, and the GPU finishes it sooner, even at one "
-            "token. The CPU takes longer.",
+            "Registers aren't the cause. The fused kernel uses fewer registers than eager's kernels, and the GPU runs "
+            "the fused forward faster, even at one token. The unfused forward is faster because it takes less CPU "
+            "time.",
             "#small-batches",
         ),
         "FC8": Statement(
-            "Right: on Hopper the kernels have other names, tiles and widths. Their order and number stay.",
+            "Right: on Hopper GPUs, the kernels have other names, tiles and widths than on an A100. The order and the "
+            "number of the kernels stay the same.",
             "../mlp/#how-many-kernels-run",
         ),
         "FC35": Statement(
-            "It may happen, but fusing helps in both of our tests: with a tensor beyond the L2 cache, and under "
-            "autocast.",
+            "Fusing might not help in some cases, but it helps in both of our tests. One test has a tensor larger "
+            "than the L2 cache, and the other test uses autocast.",
             "#memory",
             ("TM18",),
             "fusion might not help if the data can't stay in cache",
         ),
         "FC48": Statement(
-            "One model can't say how often. In ours, such kernels take a part of the step, and matrix products about "
-            "half.",
+            "One model can't show what happens often. In our model, kernels near the memory's bandwidth take a part "
+            "of the step, and matrix products take about half of the step.",
             "#memory",
             (),
             "Memory bandwidth is often the bottleneck there",
         ),
         "FC12": Statement(
-            "Registers belong to threads that run, whatever the batch. Memory limits the batch, and fusing lowers its "
-            "peak.",
+            "Only running threads hold registers, so registers don't limit the batch. Memory limits the batch, and "
+            "fusing lowers the peak memory.",
             "#memory",
             (),
             "fused kernels can increase register pressure, potentially limiting batch size",
         ),
         "stresses": Statement(
-            "Part 2 mentions neither small batches nor register pressure. It warns of shapes that change.",
+            "Part 2 mentions neither small batches nor register pressure. Part 2 warns of shapes that change.",
             "https://huggingface.co/blog/torch-mlp-fusion#why-tuned-kernels-are-better",
             (),
             "The tutorial also stresses that fusion doesn't always win",
         ),
         "hand-roll": Statement(
-            "Part 2 uses Liger's kernel, from a library, and writes none.",
+            "Part 2 writes no Triton kernel, but uses a kernel from the library Liger.",
             "https://huggingface.co/blog/torch-mlp-fusion#lets-use-hand-tuned-kernels",
             (),
             "it shows how to hand-roll a fused Triton kernel",
         ),
         "inductor": Statement(
-            "Part 2 doesn't tune, but it explains the kernel that Inductor generates, name and all.",
+            "Part 2 doesn't tune kernels, but it explains the kernel that Inductor generates, and the kernel's name.",
             "https://huggingface.co/blog/torch-mlp-fusion#the-fused-triton-kernel",
             (),
             "HuggingFace doesn't cover auto-tuning or integration with torch.compile's inductor backend",
         ),
         "kineto": Statement(
-            "They are one tool: `torch.profiler` records with Kineto.",
+            "The profiler and Kineto aren't two tools: `torch.profiler` records with the library Kineto.",
             "https://github.com/pytorch/kineto",
             (),
             "torch.profiler, and the newer Kineto trace",
         ),
         "shape": Statement(
-            "Right of the MLP and of the GPU. A Linear of another shape comes before the MLP.",
+            "Right: Part 2 has one shape of an MLP and one GPU. Before the MLP, Part 2 profiles a Linear of another "
+            "shape.",
             "https://huggingface.co/blog/torch-mlp-fusion#from-matmul-add-to-linear",
             (),
             "focuses on a single MLP shape and assumes a specific GPU architecture",
         ),
         "cycles": Statement(
-            "Part 2 shows launches and a round trip to memory. It measures no bandwidth, and occupancy is only "
-            "the name of a query.",
+            "Part 2 shows launches, and a tensor that is written to memory and read back. Part 2 measures no "
+            "bandwidth, and mentions occupancy only in the name of a query.",
             "../regimes/",
             (),
             "launch overhead, memory bandwidth saturation, and suboptimal occupancy",
         ),
         "last-year": Statement(
-            "PyTorch 2.0, which brought the compiler, is from 2023, and Part 2 from 2026.",
+            "PyTorch 2.0 brought the compiler in 2023, and Part 2 is from 2026.",
             "https://pytorch.org/blog/pytorch-2.0-release/",
             (),
             "Since last year, PyTorch 2.0's torch.compile",
@@ -121,98 +128,110 @@ STATEMENTS: Mapping[Document, Mapping[str, Statement]] = {
     },
     DIGEST: {
         "FC1": Statement(
-            "Right. The reshape is in the fused kernel's name, but saves no kernel: eager's reshape launches nothing.",
+            "Right: eager runs five kernels, and compiled four. The fused kernel's name contains the reshape, but "
+            "eager's reshape launches no kernel.",
             "../mlp/#what-is-in-the-fused-kernel",
         ),
         "FC52": Statement(
-            "The products, GELU and the multiplication do. Transposes, reshapes and views launch nothing.",
+            "Each product, GELU and the multiplication run as one kernel each. But transposes, reshapes and views "
+            "launch no kernel.",
             "../mlp/#which-rows-of-the-table-are-metadata-only",
         ),
         "FC51": Statement(
-            "Right: the GPU idles between kernels, most of all in the first step of the trace.",
+            "Right: the GPU idles between kernels, and it idles most in the first step of the trace.",
             "../mlp/#how-many-kernels-run",
         ),
         "FC2": Statement(
-            "This is the shape of the input. The tensor that fusing spares is four times as wide, and has that size.",
+            "The quote has the shape of the MLP's input. The tensor that fusing removes is four times as wide, and "
+            "this wider tensor has the size in the quote.",
             "../mlp/#what-is-in-the-fused-kernel",
         ),
         "FC3": Statement(
-            "Eager writes this tensor and reads it back, so twice the bytes are spared.",
+            "Eager writes the removed tensor and reads it back, so fusing saves twice the bytes in the quote.",
             "../mlp/#what-is-in-the-fused-kernel",
         ),
-        "FC43": Statement("Right of the writes alone.", "../mlp/#what-is-in-the-fused-kernel"),
-        "FC44": Statement("Right: this is the input of the MLP.", "../mlp/#how-many-kernels-run"),
+        "FC43": Statement("Right: the saved writes have this size.", "../mlp/#what-is-in-the-fused-kernel"),
+        "FC44": Statement("Right: the input of the MLP has this shape.", "../mlp/#how-many-kernels-run"),
         "FC45": Statement(
-            "Right: most of the time that compiling saves is that of the pointwise kernels.",
+            "Right: most of the time that compiling saves was time of the pointwise kernels.",
             "../mlp/#what-did-it-buy-end-to-end",
         ),
         "FC38": Statement("Right: the compiled forward uses less energy.", "../mlp/#what-did-it-buy-end-to-end"),
         "FC20": Statement(
-            "Part 2 has this time from an A100, and none has recorded here yet. Our GPUs have faster memory and take "
-            "less.",
+            "Part 2 measured this time on an A100, and we have no recording from an A100 yet. On our GPUs, which have "
+            "faster memory, the kernel takes less time.",
             "../mlp/#does-the-compiler-always-choose-the-same-kernel",
         ),
         "FC21": Statement(
-            "This time, too, is an A100's, and our GPUs take less.",
+            "Part 2 measured this time on an A100, and the kernel takes less time on our GPUs.",
             "../mlp/#can-a-kernel-from-a-library-do-the-same",
         ),
         "FC37": Statement(
-            "Part 2 has this time for one kernel, an A100's. The MLP runs four, and the three products take most of "
-            "its time.",
+            "Part 2 measured this time for one kernel on an A100. The whole MLP runs four kernels, and three of them, "
+            "the products, take most of the time.",
             "../mlp/#can-a-kernel-from-a-library-do-the-same",
         ),
         "K3": Statement(
-            "Inductor picks one of two launch configurations, and its choice decides which kernel is ahead.",
+            "Inductor picks one of two launch configurations. Its choice decides whether Inductor's or Liger's kernel "
+            "is faster.",
             "../mlp/#does-the-compiler-always-choose-the-same-kernel",
             (),
             "a gap of roughly 4 percent",
         ),
         "FC39": Statement(
-            "Right to the precision of bf16. They aren't equal bit for bit, because the compiled forward rounds less "
-            "often.",
+            "Right within the precision of bf16. The answers aren't equal bit for bit, because the compiled forward "
+            "rounds less often.",
             "../mlp/#what-did-it-buy-end-to-end",
         ),
         "FC11": Statement(
-            "The package has Triton's source, which your machine compiles at the first call.",
+            "Liger's package contains Triton source code, which your machine compiles at the first call.",
             "../mlp/#what-happens-when-the-shape-changes",
         ),
-        "FC10": Statement("Right for batch sizes.", "../mlp/#what-happens-when-the-shape-changes"),
+        "FC10": Statement(
+            "Right: Liger's kernel needs no new compilation for a new batch size.",
+            "../mlp/#what-happens-when-the-shape-changes",
+        ),
         "FC53": Statement(
-            "Right of the data's shape: it starts a block for each row and, by Part 2, the columns set the rest. We "
-            "recorded only one number of rows.",
+            "Right if “data” means the data's shape. The kernel starts a block for each row, and Part 2 says that the "
+            "columns set the rest. We recorded only one number of rows.",
             "../mlp/#can-a-kernel-from-a-library-do-the-same",
         ),
         "FC54": Statement(
-            "A compiled model checks its guards at every call. Liger's layer has none, as the article says.",
+            "A compiled model checks its guards at every call, not only after a change. As the article says, Liger's "
+            "layer has no guards.",
             "../mlp/#what-does-a-compiled-call-do-before-its-first-kernel",
         ),
         "FC9": Statement(
-            "Right: the first new size compiles again, and the next ones don't.",
+            "Right: the first new batch size makes `torch.compile` compile again. The next new sizes don't.",
             "../mlp/#what-happens-when-the-shape-changes",
         ),
         "FC40": Statement(
-            "Compiled for any size, the forward is no slower. The fusion makes it fast, not the fixed size.",
+            "A forward compiled for any size takes no longer than a forward compiled for one size. The kernel is fast "
+            "because it is fused.",
             "#new-shapes",
         ),
     },
     NEWS: {
         "FC5": Statement(
-            "Right as arithmetic. On the GPU, Part 1 runs two kernels and a Linear runs one, because cuBLAS adds the "
-            "bias to the product.",
+            "Right for the arithmetic. On the GPU, Part 1's product and sum run two kernels. A Linear runs one "
+            "kernel, because cuBLAS adds the bias in the product's kernel.",
             "../linear/#where-is-the-addition",
         ),
         "FC50": Statement(
-            "Two of the three read the same input, and a multiplication joins them. Part 2 says “stack”, too, and its "
-            "code has the branch.",
+            "Two of the three Linears read the same input, and a multiplication joins their results. Part 2 also says "
+            "“stack”, but its code shows the two branches.",
             "../mlp/#how-many-kernels-run",
         ),
-        "FC4": Statement("Right: fewer tensors move.", "../mlp/#what-is-in-the-fused-kernel"),
+        "FC4": Statement(
+            "Right: the fused forward reads and writes fewer tensors.", "../mlp/#what-is-in-the-fused-kernel"
+        ),
         "FC46": Statement(
-            "Right of these training steps. How much depends on the share that fusing reaches.",
+            "Right for the training steps that we measured. The gain depends on the share of the step that fusing "
+            "affects.",
             "../training_memory/#casts-compiled",
         ),
         "regimes": Statement(
-            "Right of both posts together. Overhead and its regimes are in Part 1, and Part 2 recalls them.",
+            "Right for both posts together. Part 1 explains these regimes, and Part 2 only refers to them.",
             "../regimes/",
             (),
             "the difference between overhead-bound and compute-bound regimes",
@@ -220,40 +239,47 @@ STATEMENTS: Mapping[Document, Mapping[str, Statement]] = {
     },
     TUTORIAL: {
         "FC6": Statement(
-            "This is the operator, which runs on the CPU. The kernel has another name.", "#operator-or-kernel"
+            "`aten::addmm` is an operator, which runs on the CPU. The kernel has another name.", "#operator-or-kernel"
         ),
-        "FC49": Statement("Right, by the kernel's name.", "#operator-or-kernel"),
+        "FC49": Statement("Right: the kernel's name shows that it is from cuBLAS.", "#operator-or-kernel"),
         "FC41": Statement(
-            "Right, by the tensors' shapes: less than half of the bytes are left.",
+            "Right: by the tensors' shapes, the fused kernel moves less than half of the bytes.",
             "../fused_mlp/#can-the-activation-ride-in-the-epilogue-of-one-linear",
         ),
-        "FC28": Statement("Right in a trace, where GELU follows its Linear.", "#h100-table"),
-        "FC27": Statement("Timed alone, GELU takes longer than the table says.", "#h100-table"),
-        "FC29": Statement("Right at the size that fits the table best.", "#h100-table"),
-        "FC30": Statement("Right at that size: two Linears and a GELU make this sum.", "#h100-table"),
+        "FC28": Statement("Right for GELU's time in a trace, where GELU follows its Linear.", "#h100-table"),
+        "FC27": Statement("When GELU is timed alone, it takes longer than the table says.", "#h100-table"),
+        "FC29": Statement("Right for the fused Linear, at the size that fits the table best.", "#h100-table"),
+        "FC30": Statement(
+            "Right at the size that fits the table best: two Linears and a GELU add up to this time.", "#h100-table"
+        ),
         "FC31": Statement(
-            "This row doesn't follow from those above it: without GELU, their sum is larger.", "#h100-table"
+            "The table's last row doesn't follow from the rows above it: even without GELU, they add up to more.",
+            "#h100-table",
         ),
         "FC32": Statement(
-            "Undecided: the range begins within the spread of what we measured at that size.", "#h100-table"
+            "Our measured spread contains the lower end of the article's range. So our measurement doesn't decide.",
+            "#h100-table",
         ),
         "TM58": Statement(
-            "You might. But a healthy step is far above this sum, too, because of gradients and optimizer states.",
+            "Fragmentation is possible. But a step without fragmentation also uses far more memory than this sum, "
+            "because of gradients and optimizer states.",
             "../training_memory_peak/#memory-summary",
             (),
             "significantly higher than the sum of your weights and activations, you might be suffering from "
             "fragmentation",
         ),
         "TM53": Statement(
-            "Right: `memory_summary()` tells a fragmented segment from free ones.",
+            "Right: `memory_summary()` distinguishes a fragmented segment from free segments.",
             "../training_memory_peak/#memory-summary",
         ),
         "TM54": Statement(
-            "Right: the table counts each operator's allocations. Only a snapshot tells whose blocks are in the way.",
+            "Right: the profiler's table counts each operator's allocations. But only a memory snapshot shows which "
+            "blocks cause the fragmentation.",
             "../training_memory_peak/#memory-summary",
         ),
         "conceptual": Statement(
-            "It leaves out the pointers and can't run, as its heading says. Ours does run.",
+            "The article's kernel leaves out the pointers and can't run, as its heading says. Our kernel "
+            "for a fused Linear and GELU does run.",
             "../fused_mlp/#can-the-activation-ride-in-the-epilogue-of-one-linear",
             (),
             "Conceptual Triton Kernel for Fused Linear + GeLU",

@@ -28,8 +28,8 @@ def kernel_count(device: Device, experiment: str) -> Figure:
 
 @claim("FC1", matches(r"5 to 4; .*fused.*_view_gelu_mul.*"), source=digest(FIVE_TO_FOUR))
 def five_to_four(device: Device) -> Figure:
-    """Compiling takes the MLP from five kernels to four, one of them named for a reshape, GELU and the
-    multiplication."""
+    """Compiling takes the MLP from five kernels to four. The name of one of the four kernels contains a reshape, GELU
+    and the multiplication."""
     eager, compiled = kernel_count(device, "mlp/eager"), kernel_count(device, "mlp/compiled")
     fused = device["mlp/compiled"].per_step(lambda step: ", ".join(kernel.name for kernel in pointwise(step)))
     return derived(f"{eager.value} to {compiled.value}; {fused.value}", eager, compiled, fused)
@@ -39,29 +39,30 @@ def five_to_four(device: Device) -> Figure:
     "FC51", at_least(1), scope="timing", source=digest("the gaps between them are time the chip spends coordinating")
 )
 def idle_between_kernels(device: Device) -> Figure:
-    """Between the kernels of the eager MLP are gaps: from the start of its GPU work to the end, the GPU idles at least
-    1 % of the time."""
+    """The GPU idles between the kernels of the eager MLP: from the start to the end of a step's GPU work, it idles at
+    least 1 % of the time."""
     return device["mlp/eager"].per_step(lambda step: 100 * idle_us(step.activities) / extent_us(step.activities), "%")
 
 
 @claim("FC52", equals(0), source=digest("executing each operation as a separate GPU kernel", ANYWHERE))
 def operators_without_work(device: Device) -> Figure:
-    """Eager mode executes each operation as a separate GPU kernel; counted here: operators of the eager MLP, by name,
-    that put nothing on the GPU.
+    """Eager mode executes each operation as a separate GPU kernel. Counted here: the operators of the eager MLP, by
+    name, that launch no GPU work.
 
-    Products, GELU and the multiplication each run one kernel. But a transpose, a reshape or a view only describes its
-    tensor in another way, and launches nothing. Count kernels in the GPU lane, not operators."""
+    Each product, GELU and the multiplication run as one kernel each. But a transpose, a reshape or a view only
+    describes its tensor in another way, and launches no kernel. To count kernels, count them in the GPU lane, and don't
+    count operators."""
     idle = [row.name for row in key_averages(device["mlp/eager"].whole.trace) if row.is_idle]
     return Figure(len(idle), origin="mlp/eager, operators without GPU time", display=f"{len(idle)} operators")
 
 
 @claim("FC2", between(45e6, 55e6), source=digest("a tensor shaped 8192 by 768 … roughly 50 MB"))
 def bytes_of_the_named_shape(device: Device) -> Figure:
-    """The tensor that fusing saves is shaped 8192 by 768 and weighs roughly 50 MB.
+    """The tensor that fusing removes from the MLP's forward has the shape 8192 by 768 and takes roughly 50 MB.
 
-    That shape is the input of the MLP. Between GELU and the multiplication every token has 3072 numbers, four times as
-    many, and the tensor of that shape does weigh 50 megabytes. Part 2 has the right shape. To find a tensor's size,
-    read the shapes of the operator that makes it."""
+    The MLP's input has the shape in the quote. Between GELU and the multiplication, every token has 3072 numbers, four
+    times as many. The tensor with these wider rows does take 50 megabytes, and Part 2 gives its shape correctly. To
+    find a tensor's size, read the shapes of the operator that makes the tensor."""
 
     def input_bytes(step: Step) -> int:
         rows, columns, _ = matmul_shapes(step)[0]
@@ -74,15 +75,16 @@ def bytes_of_the_named_shape(device: Device) -> Figure:
 def traffic_removed(device: Device) -> Figure:
     """Fusing removes roughly 50 MB of memory traffic from each forward pass of the MLP.
 
-    The tensor weighs that, and eager moves it twice: GELU writes it, and the multiplication reads it back. So the
-    traffic that goes is double. The same article's sentence about 50 megabytes of writes is right."""
+    The removed tensor takes 50 megabytes, but eager moves the tensor twice: GELU writes it, and the multiplication
+    reads it back. So fusing removes twice this traffic. The same article's sentence about 50 megabytes of writes is
+    right."""
     return saved_bytes(device)
 
 
 @claim("FC43", between(45e6, 55e6), source=digest("about 50 MB of intermediate tensor writes"))
 def writes_removed(device: Device) -> Figure:
-    """Fusing removes about 50 MB of writes from each forward pass of the MLP; counted here: tensors that the pointwise
-    kernels write, one each."""
+    """Fusing removes about 50 MB of writes from each forward pass of the MLP. Counted here: one written tensor for each
+    pointwise kernel."""
 
     def written(step: Step) -> int:
         return len(pointwise(step)) * gate_bytes(step)
@@ -93,7 +95,7 @@ def writes_removed(device: Device) -> Figure:
 
 @claim("FC44", equals("8192 by 768"), source=digest("Test tensor shaped 8192 by 768"))
 def shape_of_the_input(device: Device) -> Figure:
-    """The input of the MLP's first product is shaped 8192 by 768."""
+    """The input of the MLP's first product has the shape 8192 by 768."""
     return device["mlp/eager"].per_step(lambda step: "{} by {}".format(*matmul_shapes(step)[0]))
 
 
@@ -101,8 +103,8 @@ def shape_of_the_input(device: Device) -> Figure:
     "FC47", equals("3 and 3"), source=deep_dive("separates each linear transform with its own kernel launch", ANYWHERE)
 )
 def launch_for_each_linear(device: Device) -> Figure:
-    """Eager mode gives each linear transform a kernel launch of its own; counted here: calls of aten::linear in the
-    MLP's forward, and kernels below them."""
+    """Eager mode launches a separate kernel for each linear transform. Counted here: calls of aten::linear in the MLP's
+    forward, and the kernels that these calls launch."""
 
     def counts(step: Step) -> str:
         linears = [op for op in step.ops if op.name == LINEAR]
@@ -124,12 +126,12 @@ def _is_stack(widths: Figure) -> bool:
     source=news("Three of these are then stacked with an activation function between them", ANYWHERE),
 )
 def widths_of_the_linears(device: Device) -> Figure:
-    """Three Linears are stacked with an activation between them to form the MLP: each reads as many numbers to a row
-    as the Linear before it writes.
+    """The MLP is a stack of three Linears with an activation between them: each Linear reads rows as wide as the
+    previous Linear writes.
 
-    The MLP has three Linears, but two of them read the same input. Its activation and a multiplication join their
-    results, and the third Linear reads the product. Part 2 says stack, too, and its code shows the branch. Read the
-    shapes of the operators' inputs to see which one feeds which."""
+    The MLP has three Linears, but two of them read the same input. The MLP's activation and a multiplication join the
+    results of these two Linears, and the third Linear reads the joined result. Part 2 also says “stack”, but its code
+    shows the branch. To see which Linear feeds which, read the shapes of the operators' inputs."""
     return device["mlp/eager"].per_step(
         lambda step: ", ".join(f"{read} to {written}" for _, read, written in matmul_shapes(step))
     )
@@ -139,8 +141,8 @@ def widths_of_the_linears(device: Device) -> Figure:
     "FC4", equals("5 tensors, then 3"), source=news("fused operations reduce the number of times data moves", ANYWHERE)
 )
 def tensors_moved(device: Device) -> Figure:
-    """Fused operations reduce how often data moves between memory and compute units; counted here: tensors of the
-    hidden size that the MLP's pointwise part reads or writes, eager and compiled."""
+    """Fused operations reduce how often data moves between memory and compute units. Counted here: tensors of the
+    hidden size that the MLP's pointwise kernels read or write, in the eager forward and in the compiled forward."""
 
     eager, fused = (_tensors(device[name]) for name in ("mlp/eager", "mlp/compiled"))
     return derived(f"{eager.value} tensors, then {fused.value}", eager, fused)
@@ -154,8 +156,8 @@ def _tensors(run: Run) -> Figure:
 
 @claim("FC41", at_most(0.5), source=tutorial("significantly reduces the pressure on the memory bus", ANYWHERE))
 def bytes_of_fused_linear(device: Device) -> Figure:
-    """GELU in a Linear's kernel moves far fewer bytes: of a Linear with 8192 tokens, at most half of those that eager's
-    two kernels move, by the shapes."""
+    """A Linear's kernel that also computes GELU moves far fewer bytes: by the shapes, at 8192 tokens, at most half the
+    bytes of eager's two kernels."""
     eager = device["fused_mlp/linear_8192_eager"].per_step(
         lambda step: sum(work.bytes for work in step_work(step) if work), "bytes"
     )
@@ -167,9 +169,8 @@ def bytes_of_fused_linear(device: Device) -> Figure:
 
 @claim("FC39", at_most(1.0), scope="this-gpu", source=digest("the same model produces the same answers", ANYWHERE))
 def largest_difference(device: Device) -> Figure:
-    """The same model produces the same answers, however it is packaged: those of the eager MLP, of the compiled one and
-    of Liger's differ from each other by at most 1 %; computed as the sum of their two largest errors against float64.
-    """
+    """The same model gives the same answers, however it is packaged: the answers of the eager, the compiled and the
+    Liger MLP differ by at most 1 %. Computed as the sum of the two largest errors against float64."""
     *_, second, first = sorted(device[name].point.relative_error for name in VARIANTS.values())
     return Figure(100 * (first + second), "%", origin=f"errors of {', '.join(VARIANTS.values())}")
 
@@ -181,8 +182,8 @@ def error_of_compiled(device: Device) -> Figure:
 
 @claim("FC5", at_most(0.5), scope="this-gpu", source=news("the same operation wearing a cleaner coat", ANYWHERE))
 def linear_is_matmul_and_add(device: Device) -> Figure:
-    """nn.Linear is the same operation as a matmul and an add: in bf16, its result is that of x @ w.T + b in float64,
-    to within half a percent."""
+    """nn.Linear is the same operation as a matmul and an add: in bf16, its result equals x @ w.T + b in float64 to
+    within half a percent."""
     run = device["linear/eager"]
     return Figure(100 * run.point.relative_error, "%", origin=f"{run.origin}, error against float64")
 
@@ -197,9 +198,9 @@ def kernels_of_matmul_and_add(device: Device) -> Figure:
 def kernel_of_the_linear(device: Device) -> Figure:
     """The primary CUDA kernel of nn.Linear is aten::addmm.
 
-    That is the operator, which runs on the CPU and launches. The GPU runs a kernel of cuBLAS, under another name.
-    PyTorch's table invites the mistake, because it gives an operator the time of the kernels that it launches. Look
-    for the kernel's own row before you ask which code is slow."""
+    The name aten::addmm belongs to the operator, which runs on the CPU and launches the kernel. The GPU runs a cuBLAS
+    kernel, which has another name. PyTorch's table makes this mistake easy, because the table gives an operator the
+    time of the kernels that it launches. Before you ask which code is slow, look for the kernel's own row."""
     return device["fact_check/article_linear"].per_step(kernel_names)
 
 
@@ -207,7 +208,7 @@ def kernel_of_the_linear(device: Device) -> Figure:
     "FC49", equals("cublas"), scope="this-gpu", source=tutorial("highly optimized by NVIDIA's cuBLAS library", ANYWHERE)
 )
 def library_of_the_linear(device: Device) -> Figure:
-    """The kernel of the tutorial's Linear comes from NVIDIA's cuBLAS library, by its name."""
+    """The kernel of the n1n.ai tutorial's Linear comes from NVIDIA's cuBLAS library, by the kernel's name."""
     names = device["fact_check/article_linear"].per_step(kernel_names)
     return derived(decode_kernel_name(str(names.value)).library, names)
 
@@ -219,8 +220,8 @@ def _table_rows(device: Device) -> list[Mapping[str, object]]:
 
 @claim("FC7", equals(True))
 def operator_has_the_kernels_time(device: Device) -> Figure:
-    """In the profiler's table of that Linear, the operator aten::addmm has the kernel's time on the GPU as its own, and
-    the kernel has a row, too."""
+    """In the profiler's table of the n1n.ai tutorial's Linear, the operator aten::addmm has the kernel's GPU time as
+    its own time, and the kernel has a row, too."""
     rows = _table_rows(device)
     kernels = [row for row in rows if row["is_kernel"] and str(row["name"]) != "linear_forward"]
     of_operator = [row["self_device_us"] for row in rows if row["name"] == "aten::addmm"]
@@ -230,8 +231,9 @@ def operator_has_the_kernels_time(device: Device) -> Figure:
 
 @claim("FC13", at_least(1.5), scope="this-gpu")
 def total_of_the_operator(device: Device) -> Figure:
-    """In the table of a process's first call, the CUDA total of aten::addmm is at least 1.5 times the time of the only
-    kernel that ran: it counts that kernel again for each row below it that the driver or the profiler adds."""
+    """In the profiler's table of a process's first call, the CUDA total of aten::addmm is at least 1.5 times the time
+    of the only kernel that ran. The total counts the kernel again for each row below the operator that the driver or
+    the profiler adds."""
     rows = _table_rows(device)
     (total,) = (float(str(row["device_us"])) for row in rows if row["name"] == "aten::addmm")
     kernels_us = sum(each["us"] for each in device["fact_check/article_table"].data["activities"])
@@ -245,13 +247,13 @@ def total_of_the_operator(device: Device) -> Figure:
     source=deep_dive("kernel characteristics change", ANYWHERE),
 )
 def other_kernels(device: Device) -> Figure:
-    """On another architecture the kernels change: none of the MLP's products runs ampere_bf16_s16816gemm."""
+    """The kernels change on another architecture: none of the MLP's products runs ampere_bf16_s16816gemm."""
     return device["mlp/eager"].per_step(lambda step: ", ".join(dict.fromkeys(kernel.name for kernel in gemms(step))))
 
 
 @claim("FC12", at_most(1))
 def peak_of_compiled(device: Device) -> Figure:
-    """The compiled MLP's forward has no higher peak of memory than eager's."""
+    """The compiled forward of the MLP has no higher peak memory than the eager forward."""
     return point_ratio(device["mlp/compiled"], device["mlp/eager"], "peak_memory_bytes")
 
 

@@ -25,7 +25,12 @@ def article_rows(device: Device) -> Html:
             times = (format_value(row[key], "us") for key in ("self_device_us", "device_us"))
             rows.append([shown, kind, *times])
     head = ["row", "what it is", "Self CUDA", "CUDA total"]
-    return table("The first call of the tutorial's Linear: rows with time on the GPU", head, rows, text_columns=2)
+    return table(
+        "The profiler's table of the first call of the tutorial's Linear: its rows with GPU time",
+        head,
+        rows,
+        text_columns=2,
+    )
 
 
 def _kind(name: str, is_kernel: bool) -> str:
@@ -69,8 +74,10 @@ def _h100_table(device: Device) -> Html:
         ]
         rows.append([name, f"{round(tokens, -2):,.0f}", *times, figure_cell(gain_at(device, arithmetic, tokens))])
     head = ["", "tokens", "Linear", "GELU", "block", "fused block", "speedup"]
-    caption = f"The table of an H100, and the size at which the Linear takes as long on the {device.short_name}"
-    pairs = note("A speedup is a median over pairs, so it can differ from the ratio of the two times beside it.")
+    caption = f"The article's times on an H100, and our times on the {device.short_name} where the Linear takes as long"
+    pairs = note(
+        "Each speedup is a median over pairs of times, so it can differ from the ratio of the two times next to it."
+    )
     return Html(table(caption, head, rows) + pairs)
 
 
@@ -80,7 +87,9 @@ def gains(device: Device) -> Html:
     for tokens in sorted({tokens for arithmetic in PRECISIONS for tokens in sizes(device, arithmetic)}):
         rows.append([f"{tokens:,}", *(_gain_cell(device, arithmetic, tokens) for arithmetic in PRECISIONS)])
     head = ["tokens", *PRECISIONS.values()]
-    return table("Linear, GELU, Linear on the GPU: eager, and how much faster with GELU in a product", head, rows)
+    return table(
+        "GPU time of the eager block (Linear, GELU, Linear), and speedup of the block with fused GELU", head, rows
+    )
 
 
 def _gain_cell(device: Device, arithmetic: str, tokens: int) -> Cell:

@@ -39,7 +39,7 @@ A_FIFTH = 1.2
 def inductor_us(device: Device) -> Figure:
     """The compiled MLP's fused kernel takes 89.4 µs, give or take a tenth.
 
-    This GPU moves bytes at a higher rate than an A100, so its kernel takes less time."""
+    This GPU moves bytes at a higher rate than an A100, so the fused kernel takes less time."""
     return pointwise_us(device["mlp/compiled"])
 
 
@@ -52,18 +52,18 @@ def inductor_us(device: Device) -> Figure:
 def liger_us(device: Device) -> Figure:
     """Liger's GeGLU kernel takes 92.8 µs, give or take a tenth.
 
-    The same holds for this time: it belongs to the A100's memory."""
+    This GPU moves bytes at a higher rate than an A100, so Liger's kernel takes less time."""
     return pointwise_us(device["mlp/liger"])
 
 
 @claim("FC37", at_least(50), scope="timing", source=digest("92.8 microseconds for the hand-tuned Liger GEGLU MLP"))
 def kernel_of_liger(device: Device) -> Figure:
-    """The Liger GEGLU MLP takes 92.8 µs; tested as a share, which another GPU can test: Liger's GeGLU kernel takes at
-    least half of the time of all kernels in its forward.
+    """The Liger GEGLU MLP takes 92.8 µs. Tested as a share, because another GPU can test a share: Liger's GeGLU kernel
+    takes at least half the time of all kernels in the MLP's forward.
 
-    Part 2 gives this time for the GeGLU kernel alone, one of four in the MLP. The other three are products, and they
-    take most of the time. The same holds for the fused path and its 89.4. Before you quote a kernel's time, say whether
-    it is one kernel or a step."""
+    Part 2 gives this time for the GeGLU kernel alone, which is one of four kernels in the MLP. The other three kernels
+    are products, which take most of the time. The article's 89.4 is also the time of one kernel.
+    Before you quote a time, say whether one kernel or a whole step takes it."""
 
     def share(step: Step) -> float:
         return 100 * kernel_time_us(pointwise(step)) / kernel_time_us(step.kernels)
@@ -78,24 +78,26 @@ def kernel_of_liger(device: Device) -> Figure:
     source=digest("fast precisely because it was generated for one exact input size", ""),
 )
 def any_size_over_one(device: Device) -> Figure:
-    """The compiled kernel is fast because it was generated for one input size: compiled for any number of tokens, the
-    MLP's forward takes at least 2 % longer on the GPU.
+    """The compiled kernel is fast because it was generated for one input size: an MLP compiled for any number of tokens
+    takes at least 2 % longer on the GPU.
 
-    It does not. One graph for any number of tokens has a kernel with the same fusion and a mask. Fusing makes the
-    kernel fast, not the fixed size. If your batch varies, compile with dynamic=True."""
+    A forward compiled for any number of tokens takes no longer. Its graph has a kernel with the same fusion and a mask.
+    The kernel is fast because it is fused, not because its size is fixed. If your batch varies, compile with
+    dynamic=True."""
     return over(device, GEGLU, "dynamic", "default", "interleaved")
 
 
 @claim("FC38", at_most(0.98), scope="timing", source=digest("lower energy use per pass", ""))
 def energy_of_compiled(device: Device) -> Figure:
-    """Fusing lowers the energy of a forward pass: steady, the compiled MLP uses at most 98 % of eager's energy."""
+    """Fusing lowers the energy of a forward pass: when each forward runs alone for seconds, the compiled MLP uses at
+    most 98 % of the eager MLP's energy."""
     return quantity_ratio(device["mlp/compiled"], device["mlp/eager"], "joules")
 
 
 @claim("FC22", between(0.9, 1.1), scope="timing")
 def liger_over_compiled(device: Device) -> Figure:
-    """Interleaved, the MLP's forward takes the same time with Liger's kernel as compiled, within 10 %, at each of six
-    sizes."""
+    """When the forwards take turns, the MLP's forward with Liger's kernel takes the same GPU time as the compiled
+    forward, within 10 %, at each of six sizes."""
     ratios = [at_size(device, "Liger", "compiled", size, "interleaved") for size in SIZES]
     return max(ratios, key=lambda ratio: abs(ratio.number - 1))
 
@@ -112,11 +114,12 @@ def launches_saved(device: Device, way: str) -> Figure:
 @claim("FC23", between(60, 70), scope="timing", source=deep_dive("cut GPU kernel launch overhead by 60–70 %", ""))
 def overhead_saved(device: Device) -> Figure:
     """A fused implementation cuts 60 to 70 % of the launch overhead: with this book's two kernels, a call of the
-    forward takes 60 to 70 % less of the CPU's time than eager's.
+    forward takes 60 to 70 % less CPU time than an eager call.
 
-    Counted as kernels, the share is at the edge of the range, and counted as launch calls it is above. But overhead is
-    time, and a call takes the CPU more than its launches: it runs Python, checks its arguments and allocates. So the
-    share of the time that goes depends on the machine's CPU, too. Measure the CPU's time of a call."""
+    Counted in kernels, the saved share is at the edge of the article's range, and counted in launch calls it is above
+    the range. But overhead is time, and launches are only a part of the CPU's time: the CPU also runs Python, checks
+    arguments and allocates memory. So the saved share also depends on the machine's CPU. Measure the CPU time of a
+    call."""
     kept = enqueue_over_eager(device, "two kernels")
     low, high = kept.bounds
     return Figure(100 - 100 * kept.number, "%", (100 - 100 * high, 100 - 100 * low), kept.origin)
@@ -130,8 +133,8 @@ def kernels_saved(device: Device) -> Figure:
 
 @claim("FC24", at_least(1.02), scope="timing")
 def enqueue_of_fewer_launches(device: Device) -> Figure:
-    """For a forward of the MLP at 8192 tokens, fewer launches need not save time on the CPU: compiled, or compiled into
-    a CUDA graph, a call keeps it busy at least 2 % longer than eager's."""
+    """Fewer launches need not save CPU time: at 8192 tokens, a compiled call of the MLP's forward, with or without a
+    CUDA graph, keeps the CPU busy at least 2 % longer than an eager call."""
     return smallest(*(enqueue_over_eager(device, way) for way in OF_THE_COMPILER))
 
 
@@ -167,8 +170,8 @@ def most_shapes(figure: Figure) -> bool:
     source=deep_dive("a 20–30 % wall-time speedup on common transformer-sized layers", ""),
 )
 def wall_time_by_shape(device: Device) -> Figure:
-    """Fusion makes common layers at least 20 % faster in wall time; here: at more than half of the race's shapes, the
-    fastest fused forward is at least 1.2 times as fast as eager's, from Python."""
+    """Fusion makes common layers at least 20 % faster in wall time. Tested here: from Python, at more than half of the
+    race's shapes, the fastest fused forward is at least 1.2 times as fast as the eager forward."""
     return shapes_with_a_fifth(device, "from_python")
 
 
@@ -182,20 +185,20 @@ def wall_time_by_shape(device: Device) -> Figure:
     source=deep_dive("for small batch sizes the naive version can be faster", ""),
 )
 def naive_at_one_token(device: Device) -> Figure:
-    """For small batches the unfused version can be faster: from Python at one token, the compiled forward takes at
-    least 2 % longer than the eager MLP's."""
+    """For small batches, the unfused version can be faster: at one token, timed from Python, the MLP's compiled forward
+    takes at least 2 % longer than its eager forward."""
     return at_size(device, "compiled", "eager", ONE_TOKEN)
 
 
 @claim("FC34", equals(True), scope="this-gpu", source=deep_dive("faster due to less register pressure", ""))
 def registers(device: Device) -> Figure:
-    """The unfused version has less register pressure: a thread of eager's pointwise kernels has fewer registers than
-    one of the compiled form's fused kernel.
+    """The unfused version has less register pressure: a thread of eager's pointwise kernels has fewer registers than a
+    thread of the compiled MLP's fused kernel.
 
-    It has more. And small batches are where registers press least: fewer tokens need smaller tiles, with fewer numbers
-    to a thread. At one token eager wins from Python alone: on the GPU the compiled forward takes less time there, too.
-    The CPU decides, because a compiled call has guards to check. Look at the time from Python and at that of the GPU
-    before you blame a kernel."""
+    A thread of eager's kernels has more registers. Also, register pressure is lowest at small batches, because fewer
+    tokens need smaller tiles, with fewer numbers per thread. At one token, eager is faster only when timed from Python:
+    on the GPU, the compiled forward takes less time. Eager is faster because a compiled call makes the CPU check
+    guards. Before you blame a kernel, compare the time from Python with the GPU's time."""
     eager, fused = (
         device[name].per_step(lambda step: max(kernel.registers or 0 for kernel in pointwise(step)))
         for name in ("mlp/eager", "mlp/compiled")
@@ -206,8 +209,8 @@ def registers(device: Device) -> Figure:
 
 @claim("FC35", at_least(1.02), scope="timing")
 def gain_beyond_the_cache(device: Device) -> Figure:
-    """At the size whose hidden tensor is larger than the L2 cache, the compiled forward is at least 2 % faster than
-    eager's, interleaved."""
+    """When the hidden tensor is larger than the L2 cache, the MLP's compiled forward is at least 2 % faster on the GPU
+    than its eager forward, if both take turns."""
     if hidden_bytes(device, SIZES[-1]) <= device["mlp/eager"].environment.l2_bytes:
         raise NotTimed("the L2 cache holds the hidden tensor of every size; time a larger one")
     return at_size(device, "eager", "compiled", SIZES[-1], "interleaved")

@@ -24,8 +24,8 @@ def _pointwise_us(run: Run) -> Figure:
 
 @claim("FC45", at_least(50), scope="timing", source=digest("which is where much of the speedup comes from", ANYWHERE))
 def saved_by_the_round_trip(device: Device) -> Figure:
-    """Much of the speedup comes from the round trip that is gone: of the time that compiling saves in the MLP's
-    forward, interleaved, at least half is what the pointwise part takes less in the trace."""
+    """Much of the speedup comes from the tensor that is no longer written and read: of the GPU time that compiling
+    saves in the MLP's forward, at least half is time that the pointwise kernels save in the trace."""
     eager, compiled = device["mlp/eager"], device["mlp/compiled"]
     shorter = _pointwise_us(eager).number - _pointwise_us(compiled).number
     saved = paired_difference(eager, compiled)
@@ -35,8 +35,8 @@ def saved_by_the_round_trip(device: Device) -> Figure:
 
 @claim("FC46", at_least(1.02), scope="timing", source=news("Fewer trips means faster training", ANYWHERE))
 def faster_training(device: Device) -> Figure:
-    """Fewer trips to memory make training faster: compiled, a training step of the MLP takes less time, under autocast
-    and with bf16 weights."""
+    """Fewer trips to memory make training faster: a compiled training step of the MLP takes less time than an eager
+    step, both under autocast and with bf16 weights."""
     return smallest(
         *(
             paired_ratio(run_of(device, variant), run_of(device, f"{variant}_compiled"), "iteration")
@@ -54,8 +54,8 @@ def other_than_products(device: Device, variant: str) -> Figure:
 
 @claim("FC48", at_least(20), scope="timing")
 def near_the_bandwidth(device: Device) -> Figure:
-    """Under autocast and without the compiler, kernels that move the bytes of their shapes at half of the datasheet's
-    bandwidth or more take at least a fifth of the GPU's time of a step."""
+    """In an eager training step under autocast, kernels that move the bytes of their shapes at half of the datasheet's
+    bandwidth or more take at least a fifth of the GPU's time."""
     run = run_of(device, "autocast")
     peaks = peaks_of(run.environment.device)
 

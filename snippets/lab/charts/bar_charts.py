@@ -70,7 +70,7 @@ def kernel_bars(device: Device, variants: Mapping[str, str], caption: str) -> Ht
 def _overlap_text(traces: Mapping[str, Trace]) -> str:
     overlaps = {heading: math.fsum(map(statistics.fmean, step_overlaps_us(trace))) for heading, trace in traces.items()}
     listed = ", ".join(f"{heading} {format_value(us, 'us')}" for heading, us in overlaps.items() if us)
-    text = f"Time in which a kernel overlaps the kernel before counts once, with the kernel before: {listed}."
+    text = f"If a kernel overlaps the previous kernel, the overlap counts once, with the previous kernel: {listed}."
     return text if listed else ""
 
 
@@ -97,7 +97,7 @@ def _kind(name: str) -> str:
 
 
 def bytes_moved(device: Device, variants: Mapping[str, Sequence[tuple[str, int]]], caption: str) -> Html:
-    """Bytes that the kernels of each variant move: heading -> (kernel, bytes) in order."""
+    """The bytes that the kernels of each variant move: heading -> (kernel, bytes) in order."""
     return stacked_bars(device, variants, caption, unit="bytes", axis="bytes moved in one step")
 
 
@@ -110,7 +110,7 @@ def stacked_bars(
     axis: str = "time",
     kinds: Mapping[str, str] | None = None,
 ) -> Html:
-    """A bar for each group, made of its parts. Each name has a letter, explained below the bars.
+    """A bar for each group, made of the group's parts. Each part has a letter, which is explained below the bars.
 
     Args:
         device: whose numbers they are.
@@ -166,7 +166,7 @@ def _share(amount: float, parts: Sequence[tuple[str, float]]) -> str | None:
 
 
 def cpu_gpu_bars(device: Device, variants: Mapping[str, str], caption: str) -> Html:
-    """For each variant how long the GPU takes to run a step, and how long the CPU takes to enqueue it."""
+    """For each variant, the time that the GPU runs a step, and the time that the CPU enqueues the step."""
     timings = {heading: device[experiment].timings for heading, experiment in variants.items()}
     groups = {heading: {"GPU": each.interleaved, "CPU": each.enqueue} for heading, each in timings.items()}
     return timing_bars(device, groups, caption, axis="time of one step; GPU: interleaved")
@@ -175,7 +175,7 @@ def cpu_gpu_bars(device: Device, variants: Mapping[str, str], caption: str) -> H
 def timing_bars(
     device: Device, groups: Mapping[str, Mapping[str, Timing]], caption: str, *, axis: str = "time of one step"
 ) -> Html:
-    """Under each heading a bar for each timing, with its spread."""
+    """A bar with its spread for each timing, grouped under headings."""
     timings = {f"{heading}, {name}": timing for heading, pair in groups.items() for name, timing in pair.items()}
     require_positive(caption, {name: timing.spread_us[0] for name, timing in timings.items()})
     drawing = draw(

@@ -40,7 +40,7 @@ from snippets.lab.recording.schema import Ceiling
 
 
 def roofline(device: Device, variants: Mapping[str, str], caption: str) -> Html:
-    """A roofline of experiments, heading -> experiment, below the highest of the ceilings of their sessions."""
+    """A roofline chart of experiments (heading -> experiment) below the highest ceilings of their sessions."""
     runs = {heading: device[experiment] for heading, experiment in variants.items()}
     points = {heading: RooflinePoint(run.point.flops, run.point.bytes, run.timing()) for heading, run in runs.items()}
     ceilings = [ceiling for run in runs.values() for ceiling in run.recording.ceilings]
@@ -50,7 +50,7 @@ def roofline(device: Device, variants: Mapping[str, str], caption: str) -> Html:
 def roofline_of(
     device: Device, points: Mapping[str, RooflinePoint], caption: str, *, ceilings: Iterable[Ceiling]
 ) -> Html:
-    """FLOP/s over FLOP per byte, and how near each point comes to its roof.
+    """A roofline chart: FLOP/s over FLOP per byte, and the percentage of the roof that each point reaches.
 
     The fastest ceiling without FLOPs is the memory roof, the fastest of the others the compute roof. Raises
     `ValueError` if either is missing, and for a point without work or time.
@@ -79,7 +79,7 @@ def roofline_of(
         "step",
         "FLOP per byte",
         "rate",
-        "of the roof",
+        "share of the roof",
         "time",
         spread_name(point.timing for point in points.values()),
     ]
@@ -89,9 +89,9 @@ def roofline_of(
 
 
 _NO_SHARE = (
-    f" A step below {LEAST_US:g} µs has no percentage, because the rates to compare with were timed with the "
-    "gap between two kernels; nor has a step above the roof: its clock may have been higher, or the L2 cache may "
-    "have served bytes."
+    f" A step below {LEAST_US:g} µs has no percentage, because the ceilings were timed with the gap between two "
+    "kernels. A step above the roof has no percentage, because its clock may have been higher, or the L2 cache may "
+    "have held some of its bytes."
 )
 
 
@@ -123,7 +123,7 @@ def regimes(
     unit: str,
     turn: Callable[[Run], float | None] | None = None,
 ) -> Html:
-    """What limits a step as it grows: a panel for each sweep with the times of GPU, CPU and a Python loop.
+    """What limits a step as its size grows. Each sweep has a panel with the times of GPU, CPU and a Python loop.
 
     Args:
         device: whose recordings.
@@ -150,7 +150,9 @@ def regimes(
     head = ["variant", unit, *(text for _, text in LINES)]
     timings = [timing for sweep in sweeps.values() for kind, _ in LINES for timing in getattr(sweep, kind)]
     numbers = table(numbers_caption(caption), head, rows)
-    return framed(caption, drawing, Html(numbers + note(f"On the GPU: interleaved. {spread_sentence(timings)}")))
+    return framed(
+        caption, drawing, Html(numbers + note(f"Times on the GPU are interleaved. {spread_sentence(timings)}"))
+    )
 
 
 def _sweep(

@@ -19,7 +19,7 @@ from snippets.lab.finding.figure import Figure
 def floor_bars(
     device: Device, floor: tuple[str, Figure], rungs: Mapping[str, Figure], caption: str, *, conditions: str = ""
 ) -> Html:
-    """A bar for the floor and one for each rung, with its multiple of the floor.
+    """A bar for the least time (the floor), and a bar for each variant with its multiple of the floor.
 
     Args:
         device: whose numbers they are.

@@ -39,7 +39,7 @@ def line_chart(
     size_text: Callable[[float], str],
     limits: Mapping[str, Figure] | None = None,
 ) -> Html:
-    """Figures over sizes: sizes on a logarithmic scale, figures on a linear one from zero.
+    """Figures over sizes: the sizes are on a logarithmic scale, and the figures are on a linear scale from zero.
 
     Args:
         device: whose numbers they are.

@@ -16,10 +16,10 @@ from snippets.lab.recording.schema import Timing
 
 
 def figure_cell(figure: Figure) -> Html:
-    """A figure with its spread in small type below it, where three digits show one."""
+    """A figure with its spread in small type below it, if three digits show a spread."""
     is_wide = figure.spread is not None and len({format_value(bound, figure.unit) for bound in figure.spread}) > 1
     spread = f"<small>{escape(figure.spread_text)}</small>" if is_wide else ""
-    mark = "" if figure.conclusive else ' <span class="inconclusive" title="the steps disagree">?</span>'
+    mark = "" if figure.conclusive else ' <span class="inconclusive" title="the steps of the trace disagree">?</span>'
     return Html(f"{escape(figure.text)}{mark}{spread}")
 
 
@@ -30,11 +30,11 @@ def timing_cells(timing: Timing) -> tuple[str, str]:
 
 
 def spread_name(timings: Iterable[Timing]) -> str:
-    """The kind of the timings' spreads: `lowest and highest of 3 processes`, or `quartiles, one process`."""
+    """The kind of the timings' spreads: `lowest and highest of 3 processes`, or `quartiles of one process`."""
     processes = {max(1, len(timing.rounds)) for timing in timings}
     several = " or ".join(map(str, sorted(processes - {1})))
     names = [f"lowest and highest of {several} processes"] if several else []
-    return "; ".join([*names, "quartiles, one process"] if processes <= {1} or 1 in processes else names)
+    return "; ".join([*names, "quartiles of one process"] if processes <= {1} or 1 in processes else names)
 
 
 def spread_sentence(timings: Collection[Timing]) -> str:
@@ -63,14 +63,14 @@ def chart_id(kind: str, device: Device, caption: str) -> str:
 
 def numbers_caption(caption: str) -> str:
     """The caption of the table below a chart."""
-    return f"{caption}: the numbers"
+    return f"{caption}: the chart's numbers"
 
 
 def framed(caption: str, drawing: Html, numbers: Html) -> Html:
     """A chart with its numbers folded. The search index omits its labels: they mean nothing without the drawing."""
     return Html(
         f'<figure class="chart" data-search-exclude><figcaption>{escape(caption)}</figcaption>{drawing}'
-        f"{details('The numbers', numbers)}</figure>"
+        f"{details('The numbers as a table', numbers)}</figure>"
     )
 
 

@@ -108,7 +108,7 @@ def claim(
     source: Source | None = None,
     is_advice: bool = False,
 ) -> Callable[[Measure], Claim]:
-    """Make a claim from the decorated function; its docstring is the sentence.
+    """Make a claim from the decorated function. The function's docstring is the claim's sentence.
 
     Raises `ValueError` without a docstring, `UnknownName` for a scope that does not exist.
 

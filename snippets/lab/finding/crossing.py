@@ -11,7 +11,7 @@ HALF = 0.5
 
 
 def crossing(sizes: Sequence[float], falling: Sequence[float], rising: Sequence[float]) -> float | None:
-    """The size above which `falling` is no longer larger than `rising`, on straight lines of logarithmic scales.
+    """The size at which the line of `rising` crosses the line of `falling`, on logarithmic scales.
 
     The last crossing counts, where noise makes several. None if there is none: one of the two is larger throughout.
 
@@ -30,7 +30,7 @@ def crossing(sizes: Sequence[float], falling: Sequence[float], rising: Sequence[
 
 
 def grows_from(sizes: Sequence[float], values: Sequence[float]) -> float | None:
-    """The smallest size from which on each step to the next size makes a value grow by an exponent of `HALF` at least.
+    """The smallest size from which the value grows with at least the power `HALF` of the size.
 
     The exponent of a step is log(values' ratio) / log(sizes' ratio): 0 for a value that stays, 1 for one in proportion.
     None if the last step, to the largest size, has less.

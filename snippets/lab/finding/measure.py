@@ -27,8 +27,7 @@ LEAST_US = 10.0
 
 
 def ratio_of_pairs(upper: Timing, lower: Timing, origin: str = "") -> Figure:
-    """`upper` / `lower`: the median ratio of paired samples; its spread goes from the least median of a part to the
-    largest.
+    """The median of `upper` / `lower` over paired samples. The spread covers the medians of all parts.
 
     Raises `ValueError` if the numbers of samples differ.
     """
@@ -36,7 +35,7 @@ def ratio_of_pairs(upper: Timing, lower: Timing, origin: str = "") -> Figure:
 
 
 def difference_of_pairs(upper: Timing, lower: Timing, origin: str = "") -> Figure:
-    """`upper` - `lower`, the median difference of paired samples, with a spread as `ratio_of_pairs` has it."""
+    """The median of `upper` - `lower` over paired samples, with the same kind of spread as `ratio_of_pairs`."""
     return _of_pairs(operator.sub, upper, lower, "us", origin)
 
 
@@ -48,7 +47,7 @@ def _of_pairs(of: Callable[[float, float], float], upper: Timing, lower: Timing,
 
 
 def paired_ratio(upper: Run, lower: Run, kind: str = "interleaved") -> Figure:
-    """Time of `upper` / time of `lower`, from paired samples.
+    """The time of `upper` divided by the time of `lower`, from paired samples.
 
     Args:
         upper: a run.
@@ -62,7 +61,7 @@ def paired_ratio(upper: Run, lower: Run, kind: str = "interleaved") -> Figure:
 
 
 def paired_difference(upper: Run, lower: Run, kind: str = "interleaved") -> Figure:
-    """Time of `upper` - time of `lower`, from paired samples. Raises `NotTimed` as `paired_ratio` does."""
+    """The time of `upper` minus the time of `lower`, from paired samples. Raises `NotTimed`."""
     _require_one_session(upper, lower)
     return _compared(operator.sub, upper, lower, "us", kind, f"{upper.id} less {lower.id}, {kind}")
 
@@ -90,7 +89,7 @@ def _require_one_session(upper: Run, lower: Run) -> None:
 
 
 def unpaired_ratio(upper: Figure, lower: Figure) -> Figure:
-    """`upper` / `lower`, with a spread from the extremes of both, if they have any: weaker than a paired ratio."""
+    """`upper` / `lower`, with a spread from the extremes of both figures. A paired ratio is more reliable."""
     (a_low, a_high), (b_low, b_high) = upper.bounds, lower.bounds
     conclusive = upper.conclusive and lower.conclusive
     spread = (a_low / b_high, a_high / b_low) if upper.spread or lower.spread else None
@@ -103,7 +102,7 @@ def quantity_ratio(upper: Run, lower: Run, name: str) -> Figure:
 
 
 def ratio_of_kinds(run: Run, upper: str, lower: str = "interleaved") -> Figure:
-    """Ratio of two timings of one run: in pairs of samples, or process by process. Raises `NotTimed`."""
+    """The ratio of two kinds of time of one run, by paired samples or by process. Raises `NotTimed`."""
     return _ratio(run.timing(upper), run.timing(lower), f"{run.origin}, {upper} over {lower}")
 
 
@@ -123,26 +122,26 @@ def percent(ratio: Figure) -> Figure:
 
 
 def percent_saved(ratio: Figure) -> Figure:
-    """What a ratio of new to old saves of the old, in percent; below zero where the new is more."""
+    """The percentage saved, from a ratio of new to old. It is negative if the new value is larger."""
     left = percent(ratio)
     low, high = left.bounds
     return replace(left, value=100 - left.number, spread=(100 - high, 100 - low))
 
 
 def point_ratio(upper: Run, lower: Run, field: str) -> Figure:
-    """Ratio of a field of two points, `relative_error` or `peak_memory_bytes`. Exact, so without a spread."""
+    """The ratio of a field of two points, `relative_error` or `peak_memory_bytes`. It is exact, so it has no spread."""
     value = getattr(upper.point, field) / getattr(lower.point, field)
     return Figure(value, "x", origin=f"{field}, {upper.id} over {lower.id}")
 
 
 def point_difference(upper: Run, lower: Run, field: str) -> Figure:
-    """Difference of a field of two points; fields as in `point_ratio`."""
+    """The difference of a field between two points, with the fields of `point_ratio`."""
     value = getattr(upper.point, field) - getattr(lower.point, field)
     return Figure(value, "bytes" if field.endswith("bytes") else "", origin=f"{field}, {upper.id} less {lower.id}")
 
 
 def share_of_ceiling(run: Run, name: str, kind: str = "interleaved") -> Figure:
-    """Percent of a ceiling of its turns that a run reached: bytes/s for `copy`, else FLOP/s.
+    """The percentage of a ceiling that a run reached: bytes/s for `copy`, else FLOP/s. Both were timed in turns.
 
     Sample by sample where both have equally many. Raises `NotTimed`, also below `LEAST_US`.
     """
@@ -168,7 +167,7 @@ def largest(*figures: Figure) -> Figure:
 
 
 def derived(value: int | float | str | bool, *figures: Figure, unit: str = "", display: str = "") -> Figure:
-    """A figure computed from figures; conclusive if all of them are."""
+    """A figure computed from other figures. It is conclusive if all of these figures are conclusive."""
     origin = "; ".join(dict.fromkeys(figure.origin for figure in figures))
     return Figure(value, unit, origin=origin, conclusive=all(figure.conclusive for figure in figures), display=display)
 
@@ -179,5 +178,5 @@ def same(*figures: Figure) -> Figure:
 
 
 def listed(figures: Mapping[str, Figure], separator: str = ", ") -> Figure:
-    """Several figures as one, each after its name: `eager 8, compiled 6`. Conclusive if all are."""
+    """Several figures as one text: `eager 8, compiled 6`. It is conclusive if all figures are conclusive."""
     return derived(separator.join(f"{name} {figure.text}" for name, figure in figures.items()), *figures.values())

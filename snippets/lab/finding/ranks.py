@@ -11,12 +11,12 @@ from snippets.lab.finding.device import Device, Run
 
 
 def on_ranks(run: Run) -> tuple[Run, ...]:
-    """The run on each rank: their times are the same, `trace`, `steps` and `per_step` are the rank's."""
+    """The run of each rank: the runs share their times, but each has its own `trace`, `steps` and `per_step`."""
     return tuple(replace(run, rank=rank) for rank in range(run.environment.gpus))
 
 
 def compare_ranks(run: Run) -> RanksReport:
-    """Who waits for whom, and the parts of each rank's step: all that `kinetoscope report` says of the merged trace.
+    """Which rank waits for which, and the parts of each rank's step, as `kinetoscope report` computes them.
 
     It reads whole traces: of a part of a device, those of the whole. Raises what `Run.trace` raises.
     """

@@ -274,7 +274,7 @@ def notebook_list(device: Device) -> Html:
         ]
         for notebook in notebooks(device.root)
     ]
-    return table("Labs", ["lab", "chapter", "its outputs", "to take away"], rows, text_columns=4)
+    return table("The labs", ["lab", "chapter", "stored outputs are from", "notebook file"], rows, text_columns=4)
 
 
 def _recorded(notebook: Notebook) -> Html:

@@ -27,7 +27,7 @@ def devices_table(device: Device, figures: Mapping[str, str], caption: str) -> H
             cells += [figure_html, ratio_html]
         rows.append((last, cells))
     names = [each.short_name for each in devices]
-    head = ["", names[0], *(heading for name in names[1:] for heading in (name, f"over {names[0]}"))]
+    head = ["", names[0], *(heading for name in names[1:] for heading in (name, f"ratio to {names[0]}"))]
     rows.sort(key=lambda row: -row[0])
     return table(caption, head, [cells for _, cells in rows])
 

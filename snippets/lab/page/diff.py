@@ -76,7 +76,7 @@ def diff_of(
     listed = table(caption, ["change", "GPU work", *names, "difference"], rows, text_columns=2)
     old, new = _totals(before, labels[0], work[0]), _totals(after, labels[1], work[1])
     compared = [[name, _cell(old[name]), _cell(new[name]), _difference(old[name], new[name])] for name in old]
-    totals = table(f"{caption}: a step in all", ["", *names, "difference"], compared)
+    totals = table(f"{caption}: totals of one step", ["", *names, "difference"], compared)
     return Html(f'<div class="lab-diff">{listed}{totals}</div>')
 
 
@@ -130,11 +130,11 @@ def _totals(trace: Trace, label: str, known: StepWork) -> dict[str, Figure | Non
     steps = trace.steps
     return {
         "GPU busy": per_step(steps, lambda step: busy_us(step.activities), "us"),
-        "GPU, first start to last end": per_step(steps, lambda step: extent_us(step.activities), "us"),
+        "GPU time from first start to last end": per_step(steps, lambda step: extent_us(step.activities), "us"),
         "sum of kernel times": per_step(steps, lambda step: kernel_time_us(step.activities), "us"),
         "GPU activities": per_step(steps, lambda step: len(step.activities)),
-        "CUDA calls that launch them": per_step(steps, count_launches),
-        "CUDA calls in all": per_step(steps, lambda step: len(step.calls)),
+        "CUDA calls that launch GPU work": per_step(steps, count_launches),
+        "all CUDA calls": per_step(steps, lambda step: len(step.calls)),
         "operators and regions": per_step(steps, lambda step: sum(not op.is_annotation for op in step.ops)),
         "CPU time": per_step(steps, cpu_us, "us"),
         "bytes moved": _moved(trace, known),

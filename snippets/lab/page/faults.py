@@ -14,7 +14,7 @@ from snippets.lab.finding.fault import Fault
 
 
 def fault_bars(device: Device, faults: Iterable[Fault], caption: str, axis: str) -> Html:
-    """An iteration of each fault's loop, before and after the mend."""
+    """Bars of the time of one iteration of each fault's loop, before and after the fix."""
     groups = {
         fault.title: {
             label: device[loop].timing("iteration")
@@ -26,7 +26,7 @@ def fault_bars(device: Device, faults: Iterable[Fault], caption: str, axis: str)
 
 
 def rule_cells(device: Device, fault: Fault) -> list[Cell]:
-    """The name of a fault's rule, and its ceiling; empty where there is none."""
+    """The name of a fault's rule and the rule's ceiling. Both are empty if no rule finds the fault."""
     if not fault.rule:
         return [None, None]
     try:

@@ -107,12 +107,12 @@ def _named(device: Device) -> str:
 
 
 def warning(title: str, text: str) -> Html:
-    """A box that is hard to overlook; `text` is HTML."""
+    """A warning box. `text` is HTML."""
     return Html(f'<div class="admonition warning"><p class="admonition-title">{title}</p><p>{text}</p></div>')
 
 
 def provenance(device: Device, chapter: str) -> Html:
-    """One folded line, device and date; in the fold the versions, the commit, the mode and the machine.
+    """One folded line with device and date. The fold has the versions, the commit, the mode and the machine.
 
     Banners outside the fold name what is stale, disturbed or missing.
     """
@@ -156,7 +156,7 @@ def _banners(chapter: str, recordings: Sequence[Recording], stale: int) -> str:
         banners += warning(
             "Recorded for an older version of this code",
             f"{stale} of {len(recordings)} recordings were made before the code on this page changed. "
-            f"On a machine with this GPU run <code>make record CHAPTER={chapter}</code>.",
+            f"On a machine with this GPU, run <code>make record CHAPTER={chapter}</code>.",
         )
     if disturbed := disturbed_banner(recordings):
         banners += f"{BANNER}{warning('Disturbed while it was recorded', disturbed)}</div>"
@@ -172,12 +172,12 @@ def _missing(device: Device, missing: Sequence[Experiment]) -> Html:
     if not missing:
         return Html("")
     chapter = missing[0].chapter
-    text = f"For the {escape(device.short_name)} there is no recording of "
+    text = f"The book has no {escape(device.short_name)} recording of "
     command = f"run <code>make record CHAPTER={escape(chapter)}</code>."
     if device.recorded_names(chapter):
         text += (
-            f"{', '.join(map(_name, missing))}. On a machine with that GPU {command} On one with another CUDA GPU the "
-            "same command records for that one. Without a GPU no recording can be made; all else can be done."
+            f"{', '.join(map(_name, missing))}. On a machine with that GPU, {command} On a machine with another CUDA "
+            "GPU, the same command records for the other GPU. Without a GPU, you can do everything except record."
         )
     else:
         text += f"this chapter: {command}"

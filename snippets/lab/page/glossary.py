@@ -57,7 +57,7 @@ def read_terms(text: str) -> list[Term]:
 
 
 def glossary_terms(device: Device) -> Html:
-    """The glossary: each term under a heading of its own, so that a search leads to it; the same for every device."""
+    """The glossary, with a heading for each term so that the search finds it. It is the same for every device."""
     return terms_html(PROJECT / "docs")
 
 

@@ -131,7 +131,7 @@ def guess_choice(device: Device, figure_or_claim: str, *options: str, veils: Seq
 
 
 def guess_order(device: Device, figure_name: str, *, veils: Sequence[str] = ()) -> Html:
-    """Ask for the order of the items that the figure lists; an item may come more than once. `veils` answer it.
+    """Ask for the order of the items that the figure lists. An item may come more than once.
 
     The box offers the items in an order that is the same in every build. Raises `ValueError` for a figure with fewer
     than two different items.
@@ -173,7 +173,7 @@ def _option(option: str) -> tuple[str, str]:
 
 def strong(figure: Figure) -> Html:
     """A figure in bold, with a doubt where the steps disagree."""
-    doubt = "" if figure.conclusive else ", but the steps disagree"
+    doubt = "" if figure.conclusive else ", but the steps of the trace disagree"
     return Html(f"<strong>{with_kernel_names(figure.text)}</strong>{doubt}")
 
 

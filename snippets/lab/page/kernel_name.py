@@ -12,7 +12,7 @@ from kinetoscope.trace.kernel_names import decode_kernel_name
 
 
 def kernel_name_html(name: str) -> Html:
-    """A decoded name in place, inside a sentence or a cell: its short form, a button that opens the raw name.
+    """A decoded kernel name for a sentence or a cell: a button with the short form, which opens the raw name.
 
     The id comes from the name; `page.last` makes it unique on its page.
     """
@@ -36,7 +36,7 @@ _BRACKET_OR_SEPARATOR = re.compile(
 
 
 def with_kernel_names(text: str) -> Html:
-    """Text as HTML, in which every kernel name that is a part or a word is decoded; all else is escaped."""
+    """Text as HTML, in which every kernel name is decoded and all other text is escaped."""
     return Html("".join(kernel_name_html(word) if _is_kernel(word) else escape(word) for word in _words(text)))
 
 

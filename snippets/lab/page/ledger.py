@@ -48,7 +48,7 @@ def verdict_data(verdict: Verdict) -> dict[str, Any]:
 
 
 def ledger_list(device: Device) -> Html:
-    """Every claim with its verdict on each recorded device, in a fold for each chapter: what differs first, and why.
+    """Every claim with its verdicts, in a fold for each chapter. Claims that differ come first, with the reason.
 
     `ledger.js` filters the entries by their text and by the data attributes of an entry and of its verdicts. Links to
     the claims are relative: the page must be one folder below the site's root, as all pages are.
@@ -109,7 +109,7 @@ def _measured_on(verdict: Verdict) -> str:
 
 
 def claims_table(device: Device, chapter: str = "", *, statuses: Sequence[str] = ()) -> Html:
-    """The ledger of one device, or a chapter's part of it, or only the verdicts with one of `statuses`.
+    """The ledger of one device, of one chapter, or only the verdicts with one of `statuses`.
 
     Omits the reasons, which are on the chapter's page beside the verdicts.
     """
@@ -120,7 +120,7 @@ def claims_table(device: Device, chapter: str = "", *, statuses: Sequence[str] =
 
 
 def status_counts(device: Device) -> Html:
-    """One line for each recorded device: how many claims hold, differ, are inconclusive, are not measured."""
+    """One line for each recorded device: how many claims hold, differ, are inconclusive or are not measured."""
     lines = []
     for each in all_devices(device.root):
         counts = Counter(verdict.status for verdict in judge_all(each) if not is_held(verdict.chapter))

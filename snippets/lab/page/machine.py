@@ -53,11 +53,11 @@ def machine_table(recordings: Sequence[Recording]) -> Html:
             asked[when].append(reasons)
         asked["during"] += [timing.throttle for _, timing in timings_of(recording) if timing.clock_mhz]
     for when, answers in asked.items():
-        rows[f"clock lowered {when} timing"] = _reasons(answers)
+        rows[f"GPU clock lowered {when} timing"] = _reasons(answers)
     rows["other programs on the GPU"] = _distinct(name for place in newest_first for name in place.other_processes)
     said = [[name, text] for name, text in rows.items() if text]
-    caption = "The machine, and what held its clock down"
-    return table(caption, ["", "recorded"], said, text_columns=2) if said else Html("")
+    caption = "The machine, its settings, and what lowered the GPU's clock"
+    return table(caption, ["setting", "recorded value"], said, text_columns=2) if said else Html("")
 
 
 def _distinct(texts: Iterable[str]) -> str:

@@ -44,7 +44,7 @@ def mend_lines(chapter: str, before: str, after: str) -> list[str]:
 
 
 def mend_diff(device: Device, chapter: str, before: str, after: str) -> Html:
-    """A mend as a diff of two functions of a chapter; the same for every device. Errors as of `mend_lines`."""
+    """A fix as a diff of two functions of a chapter. The diff is the same for every device."""
     lines = "".join(map(_line, mend_lines(chapter, before, after)))
     return Html(f'<div class="highlight"><pre><code>{lines}</code></pre></div>')
 

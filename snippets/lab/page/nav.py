@@ -80,7 +80,7 @@ def description_of(project: Path, page: str) -> str:
 
 
 def chapter_list(device: Device) -> Html:
-    """Every page of a chapter with its description, for a page at the root of the site; the same for every device."""
+    """All pages of all chapters with their descriptions. The list is the same for every device."""
     return chapter_table(PROJECT)
 
 

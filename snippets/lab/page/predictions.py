@@ -57,7 +57,7 @@ def prediction(
     of: str = "",
     at: str = "",
 ) -> Html:
-    """Ask for a computed value, which is checked at once, then for a prediction of the measured `figure_name`.
+    """Ask for a computed value and check it. Then ask for a prediction of the measured `figure_name`.
 
     The answer shows both values, and how many times the computed value was measured where they have one unit. The
     other arguments are those of `guess_number`; so are the errors.
@@ -92,7 +92,7 @@ def _compared(answer: Figure, computed: Figure) -> str:
     text = format_value(max(ratio, 1 / ratio), "x")
     if ratio >= 1:
         return f", <strong>{text}</strong> the computed value"
-    return f"; the computed value is <strong>{text}</strong> that"
+    return f"; the computed value is <strong>{text}</strong> the measured value"
 
 
 def _with_figures(text: str, device: Device) -> str:

@@ -8,7 +8,7 @@ from html import escape
 from kinetoscope.html import Cell, Html, note, table
 from kinetoscope.trace.units import format_value
 from snippets.lab.charts.bar_charts import timing_bars
-from snippets.lab.charts.numbers import figure_cell, spread_name
+from snippets.lab.charts.numbers import figure_cell, spread_sentence
 from snippets.lab.experiment import UnknownName, nearest
 from snippets.lab.finding.device import Device, Run
 from snippets.lab.finding.figure import Figure
@@ -18,11 +18,11 @@ from snippets.lab.page.tables import Columns
 from snippets.lab.recording.schema import Timing
 
 KINDS: Mapping[str, tuple[str, str]] = {
-    "interleaved": ("GPU, interleaved", "the variants take turns, so each runs at the clock that the mix leaves it"),
-    "steady": ("GPU, steady", "each variant runs alone for seconds, at the clock that its own power leaves it"),
-    "cold": ("GPU, cold cache", "each replay finds an overwritten L2 cache"),
-    "from_python": ("from Python", "a Python loop until the GPU is done"),
-    "enqueue": ("of it the CPU's", "the same loop until the last launch returns"),
+    "interleaved": ("GPU, interleaved", "the variants take turns, so their common power limits the clock"),
+    "steady": ("GPU, steady", "each variant runs alone for seconds, so its own power limits the clock"),
+    "cold": ("GPU, cold cache", "the L2 cache is overwritten before each replay"),
+    "from_python": ("from Python", "the time per step of a Python loop, until the GPU is done"),
+    "enqueue": ("from Python, CPU part", "the time per step of the same loop, until the last launch returns"),
 }
 """Field of `Timings` -> its heading, and what it means."""
 SENSORS: Mapping[str, Callable[[Timing], str | None]] = {
@@ -42,7 +42,7 @@ def race_table(
     over: str = "",
     more: Columns | None = None,
 ) -> Html:
-    """A row for each variant: its kinds of time side by side, each with its ratio to one variant; clock, power, energy.
+    """A row for each variant: its kinds of time, their ratios to one variant, and clock, power and energy.
 
     Args:
         device: whose recordings.
@@ -70,7 +70,7 @@ def race_table(
 
 
 def race_bars(device: Device, variants: Mapping[str, str], caption: str, *, kinds: Sequence[str] = RACE) -> Html:
-    """A bar for each kind of time below each variant, with its spread; arguments as in `race_table`."""
+    """A bar for each kind of time below each variant, with its spread. The arguments are those of `race_table`."""
     timed = _timed({heading: device[experiment] for heading, experiment in variants.items()}, kinds)
     groups = {
         heading: {_short(kind): timing for kind, timings in timed.items() if (timing := timings[heading]) is not None}
@@ -91,7 +91,7 @@ def _timed(runs: Mapping[str, Run], kinds: Sequence[str]) -> dict[str, dict[str,
 
 
 def _short(kind: str) -> str:
-    return KINDS[kind][0].removeprefix("GPU, ").removeprefix("of it ")
+    return KINDS[kind][0].removeprefix("GPU, ").removeprefix("from Python, ")
 
 
 def _cell(run: Run, timing: Timing | None, base: Run | None, kind: str, over: str) -> Cell:
@@ -114,6 +114,7 @@ def _note(timed: Mapping[str, Mapping[str, Timing | None]], over: str = "") -> H
     """The line below a race: the meaning of each time and of the small numbers."""
     meanings = (f"{heading[0].upper()}{heading[1:]}: {meaning}." for heading, meaning in map(KINDS.__getitem__, timed))
     timings = [timing for row in timed.values() for timing in row.values() if timing is not None]
-    thirds = "; of a ratio, lowest and highest third of its pairs"
-    name = spread_name(timings) + (thirds if over and any(len(each.rounds) < 2 for each in timings) else "")
-    return note(f"{' '.join(meanings)} Spreads: {name}.")
+    ratios = f" Ratios: the time of a variant divided by the time of {over}." if over else ""
+    thirds = " Spread of a ratio: lowest and highest third of its pairs."
+    is_by_thirds = bool(over) and any(len(each.rounds) < 2 for each in timings)
+    return note(f"{' '.join(meanings)}{ratios} {spread_sentence(timings)}{thirds if is_by_thirds else ''}")

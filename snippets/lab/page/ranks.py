@@ -31,7 +31,7 @@ _LEAST_WAITING = 0.005
 """Who arrives last is told if a rank waits for this share of its step."""
 _SCALE, _HEAD_PX, _LANE_PX, _GAP_PX, _PITCH_PX = 99.5, 18, 15, 3, 64
 _COLUMNS = (
-    "", "rank", "step", "compute", "of it hiding", "exposed transfer", "exposed waiting", "idle", "arrives last",
+    "", "rank", "step", "compute", "overlapped compute", "exposed transfer", "exposed waiting", "idle", "arrives last",
 )  # fmt: skip
 
 
@@ -76,7 +76,7 @@ def _last_text(report: RanksReport) -> str:
 
 
 def rank_table(device: Device, variants: Mapping[str, str], caption: str) -> Html:
-    """The parts of each rank's mean step in a table; arguments as in `rank_bars`."""
+    """The parts of each rank's mean step in a table. The arguments are those of `rank_bars`."""
     rows: list[list[Cell]] = []
     for heading, report in _reports(device, variants).items():
         compared = report.compared + report.compared_pairs
@@ -88,13 +88,13 @@ def rank_table(device: Device, variants: Mapping[str, str], caption: str) -> Htm
     about = (
         "Mean times per step of the trace. Compute, exposed transfer, exposed waiting and idle time add up to a step. "
         "A rank arrives last at a collective if its call is the shortest, and another call is longer by more than the "
-        "clocks of the ranks differ."
+        "difference between the ranks' clocks."
     )
     return Html(f"{listed}{note(about)}")
 
 
 def rank_lanes(device: Device, experiment: str, caption: str) -> Html:
-    """One step of each rank on one time axis: compute above, communication below, collectives tied across ranks.
+    """One step of each rank on one time axis. Compute is above, communication is below, and lines connect collectives.
 
     The step is that of the collective at which the ranks wait longest with nothing beside it. Lines tie the longest
     collectives, at most 12; a dot marks the rank that arrives last.
@@ -104,7 +104,7 @@ def rank_lanes(device: Device, experiment: str, caption: str) -> Html:
     if step is None:
         return note(
             "No rank waits for another in this trace, so there is no step to draw. The bars and the table of the ranks "
-            "show where their steps go."
+            "show where the time of their steps goes."
         )
     end_us = step.end_us or 1.0
     if step.spread_us > MAX_SPREAD * end_us:
@@ -122,9 +122,9 @@ def rank_lanes(device: Device, experiment: str, caption: str) -> Html:
         f"{lanes}{_ties(step, end_us)}{names}</svg>"
     )
     about = (
-        f"Step {step.step} of the trace. Upper lane of a rank: compute. Lower lane: communication. A line ties a long "
-        "collective on its ranks, where it begins and where it ends; a dot marks the rank that arrives last. The "
-        "clocks are shifted so that collectives end at once; the ends are still up to "
+        f"Step {step.step} of the trace. Each rank has compute in its upper lane and communication in its lower lane. "
+        "Lines connect the begin and the end of a long collective on all ranks. A dot marks the last rank. "
+        "We shift the clocks so that a collective ends on all ranks at the same time. The ends are still up to "
         f"{us_text(step.spread_us)} apart."
     )
     kinds = {piece.kind for lane in step.lanes for piece in (*lane.pieces, *lane.beside)}

@@ -25,10 +25,11 @@ from snippets.lab.recording.schema import Ceiling
 
 TOO_SHORT, IN_L2, ABOVE = "too short", "in L2", "above a ceiling"
 WHY = {
-    TOO_SHORT: f"no percentage below {LEAST_US:g} µs, because the rates to compare with were timed with the "
-    "gap between two kernels",
-    IN_L2: "the bytes fit into the L2 cache, so the memory's rate does not limit the kernel",
-    ABOVE: "a short trace runs at a higher clock than sustained turns, and the L2 cache may hold a part of the bytes",
+    TOO_SHORT: f"a kernel below {LEAST_US:g} µs has no percentage, because the ceilings were timed with the gap "
+    "between two kernels",
+    IN_L2: "the kernel's bytes fit into the L2 cache, so the memory's rate doesn't limit the kernel",
+    ABOVE: "kernels in a short trace run at a higher clock than in a long timing, and the L2 cache may hold a part "
+    "of the bytes",
 }
 """Why a cell has no percentage, or one above 100 -> the reason."""
 
@@ -83,10 +84,12 @@ class Rates:
         """The line below a table that explains rates, ceilings and missing percentages; empty without rates."""
         if not any(works):
             return Html("")
-        text = "Rates: the least that there was to do, by the shapes of the operator's inputs, over the time."
+        text = "Rates: the least work for the shapes of the operator's inputs, divided by the kernel's time."
         if self.used:
             listed = ", ".join(_named(ceiling) for ceiling in self.used.values())
-            text += f" Percentages: of what this GPU kept up in the same session ({listed}), from low to high."
+            text += (
+                f" Percentages: the rate compared with this GPU's ceilings in the same session ({listed}), low to high."
+            )
         text += "".join(f" {reason[0].upper()}{reason[1:]}: {WHY[reason]}." for reason in self.reasons)
         return note(text)
 

@@ -14,13 +14,13 @@ DEVICE = "device"
 
 
 def page_functions(device: Device) -> Html:
-    """What this table lists: every function of `snippets.lab.page`, with what `show` calls first."""
+    """This table: every function of `snippets.lab.page`. The functions that `show` can call come first."""
     listed = sorted(_functions("snippets.lab.page"), key=lambda function: not _is_piece(function))
     return _listed("What a page can call", "what it shows or returns", listed)
 
 
 def finding_functions(device: Device) -> Html:
-    """What findings can call: every function of `snippets.lab.finding`."""
+    """The table of the functions that findings can call: every function of `snippets.lab.finding`."""
     return _listed("What findings can call", "what it returns", _functions("snippets.lab.finding"))
 
 

@@ -37,7 +37,7 @@ def kernel_table(
     *,
     work: KnownWork | Callable[[Step], KnownWork] | None = None,
 ) -> Html:
-    """The GPU activities of one step in order: name, time and share of it, rates, grid and block; the rest folded.
+    """The GPU activities of one step in order: name, time, share, rates, grid and block. The other data are folded.
 
     Shows the middle step; durations are means over all steps if they agree, else those of the middle step. A share
     counts the time in which two kernels of a stream overlap once. A rate needs the work of the activity, from the trace
@@ -71,8 +71,8 @@ def kernel_table(
 
 
 _SHARED = (
-    "A kernel that starts before the kernel before has ended may only wait. Shares count this time once, with the "
-    "kernel before; rates count it with both."
+    "A kernel that starts before the previous kernel has ended may only wait. Shares count the overlapping time once, "
+    "with the previous kernel. Rates count it with both kernels."
 )
 
 
@@ -98,7 +98,7 @@ def _triple(sizes: tuple[int, int, int] | None) -> str | None:
 
 
 def profiler_table(device: Device, experiment: str, caption: str = "") -> Html:
-    """The table that `key_averages()` prints, computed from the trace: own and total time on both sides, calls.
+    """The table that `key_averages()` prints, computed from the trace: own and total time on CPU and GPU, and calls.
 
     Sums over the whole trace. Operators without GPU work, most of which only rewrite metadata, are folded.
     """
@@ -107,12 +107,14 @@ def profiler_table(device: Device, experiment: str, caption: str = "") -> Html:
     whole = math.fsum(row.self_cpu_us for row in rows) or 1.0
     head = ["name", "self CPU %", "self CPU", "CPU total", "self GPU", "GPU total", "calls"]
     busy, idle = ([_averages(row, whole) for row in rows if row.is_idle is folded] for folded in (False, True))
-    listed = table(caption or f"{experiment}: sums over the whole trace, {len(run.steps)} steps", head, busy)
+    listed = table(
+        caption or f"{experiment}: sums of the profiler over the {len(run.steps)} steps of the trace", head, busy
+    )
     if idle:
-        title = f"{len(idle)} operator{'s' * (len(idle) > 1)} that never reach{'es' * (len(idle) == 1)} the GPU"
+        title = f"{len(idle)} operator{'s' * (len(idle) > 1)} without GPU work"
         listed = Html(listed + details(title, table(title, head, idle)))
     overlap = math.fsum(us for step in run.steps for us in overlaps_us(step))
-    summed = f"GPU times are sums: {format_value(overlap, 'us')} count twice, because kernels of a stream overlap."
+    summed = f"GPU times are sums: they count {format_value(overlap, 'us')} twice, because kernels of a stream overlap."
     return Html(f'<div class="lab-averages">{listed}{note(summed if overlap else "")}</div>')
 
 
@@ -152,7 +154,7 @@ def variants_table(
     columns: Columns,
     text_columns: int = 1,
 ) -> Html:
-    """A row for each variant, as `comparison_table` turned around.
+    """A row for each variant and a column for each quantity, unlike `comparison_table`.
 
     Args:
         device: whose recordings.
@@ -176,7 +178,7 @@ def sweep_table(
     cells: Mapping[str, Callable[[Run], Cell]],
     label: Callable[[Parameters], str],
 ) -> Html:
-    """A row for each point of a sweep: its label, then each cell for each experiment.
+    """A row for each point of a sweep: the point's label, then the cells of each experiment.
 
     Args:
         device: whose recordings.

@@ -34,7 +34,7 @@ COUNTED: dict[Status, tuple[str, str]] = {
 
 
 def verdicts(device: Device, *claim_ids: str) -> Html:
-    """A line for each claim that is open (`is_open`). Raises `UnknownName`.
+    """A line for each claim that differs or is inconclusive (`is_open`). Raises `UnknownName`.
 
     The other claims are in the list at the section's end, which `data-claims` names. A search finds the prose that says
     the same, and not them.
@@ -83,7 +83,11 @@ def verdict_line(verdict: Verdict, panel: Device | None = None, why: str | None 
         why: the reason; without one, that of a claim which does not hold.
     """
     text = _status_of_text(verdict)
-    other = f" On the {escape(short_name(DEFAULT_DEVICE))}, for which the text was written, it {text}." if text else ""
+    other = (
+        f" On the {escape(short_name(DEFAULT_DEVICE))}, for which this page was written, the claim {text}."
+        if text
+        else ""
+    )
     short = escape(short_kernel_names(verdict.measured.text) if verdict.measured else verdict.reason)
     measured = f'<span class="ours">{escape(verdict.device.short_name)}: {short}.</span>'
     rest = (
@@ -123,7 +127,7 @@ def _why(why: str) -> str:
     return why and f'<p class="why">{with_code(why)}</p>'
 
 
-def _ledger_link(verdict: Verdict, text: str = "In the ledger") -> str:
+def _ledger_link(verdict: Verdict, text: str = "This claim in the ledger") -> str:
     row = claim_anchor("ledger", verdict.claim.id, verdict.device)
     title = f"claim {escape(verdict.claim.id)} in the ledger"
     return f'<a class="mark" href="../claims/#{escape(row)}" title="{title}">{text}</a>'
@@ -184,7 +188,7 @@ def claims_mark(section: str, claim_ids: Sequence[str]) -> Html:
     if all(map(is_open, judged)):
         return Html("")
     sign = "✓ " if all(verdict.status == "holds" and not is_open(verdict) for verdict in judged) else ""
-    title = f"{len(claim_ids)} tested claim{'' if len(claim_ids) == 1 else 's'}, at the end of this section"
+    title = f"{len(claim_ids)} tested claim{'' if len(claim_ids) == 1 else 's'} at the end of this section"
     return Html(
         f' <a class="tested" href="#tested-{escape(section)}" title="{title}" data-search-exclude>{sign}tested</a>'
     )

@@ -10,7 +10,7 @@ from kinetoscope.trace.units import format_value
 from snippets.lab.finding.device import Device
 from snippets.lab.recording.schema import Timings
 
-CAPTION = "How long you wait for one step, and for whom"
+CAPTION = "Time of one step: on the CPU, on the GPU, and your waiting time"
 PARTS: Mapping[str, str] = {
     "enqueue": "the CPU submits",
     "interleaved": "the GPU computes",
@@ -27,7 +27,7 @@ _KEYS: Mapping[str, str] = {
 
 
 def waiting(device: Device, sizes: Mapping[str, Mapping[str, str]], caption: str = CAPTION) -> Html:
-    """Totals of one step without the profiler, on one scale: what the CPU takes, what the GPU takes, what you wait.
+    """The CPU's time, the GPU's time and your waiting time for one step, without the profiler, on one scale.
 
         show("mlp-opening", waiting, {"1 token": {"eager": "mlp/sweep_eager[batch=1,seq=1]", ...}, ...})
 

@@ -131,7 +131,7 @@ def test_devices_are_compared_with_the_first(tmp_path: Path) -> None:
             recording = samples.sample(experiment, points=points, has_trace=False)
             device = samples.save_all(tmp_path, recording, device=name)
     head, product, copy, *others = cells(gpus.compared(device))
-    assert head == ["", "A", "B", "over A"]
+    assert head == ["", "A", "B", "ratio to A"]
     assert product == ["a product of 8192 x 8192 x 8192", "1.00 ms", "2.00 ms", "2.00x"]
     assert copy == ["a copy of one gibibyte", "1.00 ms", "1.00 ms", "1.00x"]
     assert ["a linear layer", "1.00 ms", "–", "–"] in others

@@ -46,7 +46,7 @@ PIECES: Mapping[str, tuple[Callable[[Device], Html], tuple[str, ...]]] = {
     ),
     "operators": (
         lambda device: profiler_table(device, "mlp/eager"),
-        ("aten::matmul", "6 operators that never reach the GPU", "aten::as_strided"),
+        ("aten::matmul", "6 operators without GPU work", "aten::as_strided"),
     ),
     "gemms": (costs.gemm_times, ("gate, 8192x768x3072", "down, 8192x3072x768", "interleaved")),
     "after idle": (eager.after_idle, ("up after a fill of memory", "500 51.0 µs 50.5 to 51.5 µs gap 50.0 µs")),

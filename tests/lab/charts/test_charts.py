@@ -320,7 +320,7 @@ def test_a_bar_of_kernels_is_as_long_as_the_gpu_was_busy(device: Device) -> None
     content = kernel_bars(device, {"eager": "mlp/eager"}, "c")
     assert [row[3] for row in cells(content)[1:]] == ["20.0 µs", "10.0 µs"]
     assert description(content).startswith("eager: 30.0 µs")
-    assert "counts once, with the kernel before: eager 5.00 µs." in Markup(content).text
+    assert "counts once, with the previous kernel: eager 5.00 µs." in Markup(content).text
     save_all(device.root, sample())
     assert "overlap" not in kernel_bars(device, {"eager": "mlp/eager"}, "c")
 
@@ -343,7 +343,7 @@ def test_cpu_beside_gpu(device: Device) -> None:
     variants = {"one": "mlp/eager", "fifty": "mlp/sweep_eager[batch=50]"}
     content = cpu_gpu_bars(device, variants, "c")
     assert cells(content) == [
-        ["variant", "timing", "median", "quartiles, one process"],
+        ["variant", "timing", "median", "quartiles of one process"],
         ["one", "GPU", "20.0 µs", "15.0 to 25.0 µs"],
         ["one", "CPU", "6.00 µs", "5.50 to 6.50 µs"],
         ["fifty", "GPU", "100 µs", "75.0 to 125 µs"],

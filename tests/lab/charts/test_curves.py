@@ -48,7 +48,7 @@ def test_steps_below_their_roof() -> None:
     slower = [Ceiling("slow copy", 1_000_000, 0, timing(1.0, 1.0, 1.0)), Ceiling("small", 1, 5, timing(1.0, 1.0, 1.0))]
     content = roofline_of(ANY, POINTS, "c", ceilings=[*slower, COPY, MATMUL])
     assert cells(content) == [
-        ["step", "FLOP per byte", "rate", "of the roof", "time", "quartiles, one process"],
+        ["step", "FLOP per byte", "rate", "share of the roof", "time", "quartiles of one process"],
         ["low", "40.0", "4.00 TFLOP/s", "2.3 to 2.8 %", "10.0 µs", "9.00 to 11.0 µs"],
         ["high", "400", "1.00 TFLOP/s", "0.1 to 0.2 %", "40.0 µs", "30.0 to 50.0 µs"],
     ]

@@ -45,7 +45,7 @@ def test_the_tables() -> None:
     content = diff_of({"one": before, "two": after}, "From one to two", labels=("fwd", "fwd"))
     first, second = content.split("</table>")[:2]
     assert "<caption>From one to two</caption>" in first
-    assert "<caption>From one to two: a step in all</caption>" in second
+    assert "<caption>From one to two: totals of one step</caption>" in second
     gemm = "cuBLAS GEMM bf16 · 64x8x64 · NNT"
     assert cells(first) == [
         ["= same", gemm, "40.0 µs", "40.5 µs", "+500 ns+1 %"],
@@ -53,11 +53,11 @@ def test_the_tables() -> None:
     ]
     assert cells(second) == [
         ["GPU busy", "60.0 µs", "40.5 µs", "−19.5 µs−32 %"],
-        ["GPU, first start to last end", "70.0 µs", "40.5 µs", "−29.5 µs−42 %"],
+        ["GPU time from first start to last end", "70.0 µs", "40.5 µs", "−29.5 µs−42 %"],
         ["sum of kernel times", "60.0 µs", "40.5 µs", "−19.5 µs−32 %"],
         ["GPU activities", "2", "1", "−1"],
-        ["CUDA calls that launch them", "2", "1", "−1"],
-        ["CUDA calls in all", "2", "1", "−1"],
+        ["CUDA calls that launch GPU work", "2", "1", "−1"],
+        ["all CUDA calls", "2", "1", "−1"],
         ["operators and regions", "2", "1", "−1"],
         ["CPU time", "80.0 µs", "80.0 µs", "0"],
         ["bytes moved", "768 bytes", "–", "–"],
@@ -78,7 +78,7 @@ def test_a_kernel_that_overlaps_is_told_and_the_sum_is_not_the_busy_time() -> No
     assert cells(first)[1][2:] == ["20.0 µs", "20.0 µsof it 10.0 µs overlapping the kernel before", "0"]
     assert cells(second)[:3] == [
         ["GPU busy", "60.0 µs", "70.0 µs", "+10.0 µs+17 %"],
-        ["GPU, first start to last end", "70.0 µs", "70.0 µs", "0"],
+        ["GPU time from first start to last end", "70.0 µs", "70.0 µs", "0"],
         ["sum of kernel times", "60.0 µs", "80.0 µs", "+20.0 µs+33 %"],
     ]
 

@@ -208,7 +208,7 @@ def test_the_three_modes(
 def test_provenance_of_a_chapter_that_is_not_recorded(device: Device) -> None:
     """One line and the command, without the names of all experiments."""
     assert Markup(provenance(device, "linear")).text == (
-        "Not recorded yetFor the T100 there is no recording of this chapter: run make record CHAPTER=linear."
+        "Not recorded yetThe book has no T100 recording of this chapter: run make record CHAPTER=linear."
     )
 
 
@@ -224,9 +224,9 @@ def test_provenance_of_what_is_recorded_in_part(device: Device) -> None:
     fold, _, below = content.partition("</details>")
     assert Markup(fold).text.startswith("Measured on an NVIDIA Sample, ")
     assert Markup(below).text == (
-        f"Not recorded yetFor the T100 there is no recording of {ids}. On a machine with that GPU run make record "
-        "CHAPTER=mlp. On one with another CUDA GPU the same command records for that one. "
-        "Without a GPU no recording can be made; all else can be done."
+        f"Not recorded yetThe book has no T100 recording of {ids}. On a machine with that GPU, run make record "
+        "CHAPTER=mlp. On a machine with another CUDA GPU, the same command records for the other GPU. "
+        "Without a GPU, you can do everything except record."
     )
     record_all(device)
     assert "Not recorded yet" not in provenance(device, "mlp")

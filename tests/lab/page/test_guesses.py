@@ -72,7 +72,7 @@ def test_a_guess_names_the_fences_that_it_veils(device: Device, measured: Callab
     ("figure", "exact", "scale", "label", "suffix", "text"),
     [
         (Figure(5), True, 1.0, "", "", "5"),
-        (Figure(5, conclusive=False), True, 1.0, "", "", "5, but the steps disagree"),
+        (Figure(5, conclusive=False), True, 1.0, "", "", "5, but the steps of the trace disagree"),
         (Figure(0.00234), False, 1.0, "", "", "2.3e-03"),
         (Figure(21.5, "us", (21.0, 22.0)), False, 1.0, "µs", " µs", "21.5 µs (21.0 to 22.0 µs)"),
         (Figure(1455.2, "us"), False, 1e3, "ms", " ms", "1.46 ms"),
@@ -140,7 +140,7 @@ def test_what_is_not_a_number_to_guess(device: Device, measured: Callable[[Figur
         (Figure(False), ("yes=They are", "no=They differ"), "no", None, "They differ"),
         (Figure(3, display="three"), ("three", "four"), "three", None, "three"),
         (Figure(3, display="three"), ("3", "4"), "3", None, "three"),
-        (Figure("mm", conclusive=False), ("mul", "mm"), "mm", None, "mm, but the steps disagree"),
+        (Figure("mm", conclusive=False), ("mul", "mm"), "mm", None, "mm, but the steps of the trace disagree"),
     ],
 )
 def test_a_choice(

@@ -49,9 +49,9 @@ def test_all_fields() -> None:
         "MIG": "disabled",
         "ECC": "enabled",
         "persistence mode": "enabled",
-        "clock lowered before timing": "idle",
-        "clock lowered during timing": "power cap",
-        "clock lowered after timing": "no",
+        "GPU clock lowered before timing": "idle",
+        "GPU clock lowered during timing": "power cap",
+        "GPU clock lowered after timing": "no",
         "other programs on the GPU": "python3; Xorg",
     }
 
@@ -75,8 +75,8 @@ def test_recordings_of_several_machines() -> None:
     old = {"date": "2026-01-01", "cpu": "Old", "throttle": {"during": ()}}
     new = {"date": "2026-02-01", "cpu": "New", "throttle": {"during": ("thermal", "power cap")}}
     also = {"date": "2026-01-15", "cpu": "Old", "throttle": {"during": ("power cap",)}}
-    assert rows(old, new, also) == {"CPU": "New; Old", "clock lowered during timing": "power cap, thermal"}
-    assert rows(old)["clock lowered during timing"] == "no"
+    assert rows(old, new, also) == {"CPU": "New; Old", "GPU clock lowered during timing": "power cap, thermal"}
+    assert rows(old)["GPU clock lowered during timing"] == "no"
 
 
 def test_the_page_shows_it_in_the_fold_of_its_provenance(tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_reasons_during_timing_are_those_of_every_timing() -> None:
         timed = msgspec.structs.replace(samples.timings(), interleaved=interleaved)
         return sample(points=(samples.point(timed=timed),))
 
-    row = "clock lowered during timing"
+    row = "GPU clock lowered during timing"
     both = [lowered(1500, "power cap"), lowered(1400, "thermal")]
     assert f"{row}\npower cap, thermal" in Markup(machine_table(both)).text
     assert f"{row}\nno" in Markup(machine_table([lowered(1980)])).text

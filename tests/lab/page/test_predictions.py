@@ -55,7 +55,7 @@ def test_what_the_form_checks(book: Book, device: Device) -> None:
     ("measured", "text"),
     [
         (Figure(14_600.0, "us"), "Measured: 14.6 ms on the SAMPLE, 29.8x the computed value."),
-        (Figure(245.0, "us"), "Measured: 245 µs on the SAMPLE; the computed value is 2.00x that."),
+        (Figure(245.0, "us"), "Measured: 245 µs on the SAMPLE; the computed value is 2.00x the measured value."),
         (Figure(3.0, "x"), "Measured: 3.00x on the SAMPLE."),
         (Figure(0.0, "us"), "Measured: 0 µs on the SAMPLE."),
     ],

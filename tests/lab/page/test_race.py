@@ -61,7 +61,7 @@ def test_each_kind_of_time_with_the_spread_between_processes_and_what_steady_cos
             *("420 µs400 to 440 µs1.00x of eager", "1,500 MHz", "700 W", "123 mJ", "2"),
         ],
     ]
-    assert "Spreads: lowest and highest of 3 processes." in Markup(content).text
+    assert "Spread of times: lowest and highest of 3 processes." in Markup(content).text
     assert "Steady" not in Markup(race_table(device, VARIANTS, "c", kinds=["interleaved"])).text
 
 
@@ -77,7 +77,7 @@ def test_the_ratio_of_one_process_has_the_spread_of_its_thirds(tmp_path: Path) -
         ["eager", "20.0 µs15.0 to 25.0 µs"],
         ["ours", "9.00 µs7.00 to 12.5 µs0.50x of eager0.30x to 0.80x"],
     ]
-    thirds = "Spreads: quartiles, one process; of a ratio, lowest and highest third of its pairs."
+    thirds = "Spread of times: quartiles of one process. Spread of a ratio: lowest and highest third of its pairs."
     assert thirds in Markup(content).text
     assert "third" not in race_table(device, VARIANTS, "c")
 
@@ -126,11 +126,11 @@ def test_names_stay_text(device: Device, name: str) -> None:
 
 def test_bars_of_a_race(device: Device) -> None:
     assert cells(race_bars(device, VARIANTS, "A race", kinds=("interleaved", "steady", "enqueue"))) == [
-        ["variant", "timing", "median", "lowest and highest of 3 processes; quartiles, one process"],
+        ["variant", "timing", "median", "lowest and highest of 3 processes; quartiles of one process"],
         ["eager", "interleaved", "100 µs", "90.0 to 110 µs"],
         ["eager", "steady", "102 µs", "100 to 104 µs"],
-        ["eager", "the CPU's", "55.0 µs", "52.5 to 57.5 µs"],
+        ["eager", "CPU part", "55.0 µs", "52.5 to 57.5 µs"],
         ["ours", "interleaved", "50.0 µs", "45.0 to 55.0 µs"],
         ["ours", "steady", "82.0 µs", "80.0 to 84.0 µs"],
-        ["ours", "the CPU's", "55.0 µs", "52.5 to 57.5 µs"],
+        ["ours", "CPU part", "55.0 µs", "52.5 to 57.5 µs"],
     ]

@@ -66,7 +66,7 @@ def test_nobody_arrives_last_where_nobody_waits(device: Device) -> None:
     assert (first[-1], second[-1]) == ("0 of 3", "0 of 3")
     assert rank_lanes(device, EVEN, "One step") == note(
         "No rank waits for another in this trace, so there is no step to draw. The bars and the table of the ranks "
-        "show where their steps go."
+        "show where the time of their steps goes."
     )
 
 

@@ -91,7 +91,11 @@ OWN = Ceiling("matmul 512x256x128, x @ w", 458_752, 2 * 512 * 256 * 128, samples
 FAST = Ceiling("matmul 512x256x128, x @ w", 458_752, 2 * 512 * 256 * 128, samples.timing(40.8, 40.8, 40.8))
 WIDE = Ceiling("matmul 512x256x128, x @ w", 458_752, 2 * 512 * 256 * 128, samples.timing(36.0, 38.0, 46.0))
 SMALL_L2 = samples.environment(l2_bytes=400_000)
-SHORT_TEXT, L2_TEXT, ABOVE_TEXT = "Too short: no percentage below", "In L2: the bytes fit", "Above a ceiling: a short"
+SHORT_TEXT, L2_TEXT, ABOVE_TEXT = (
+    "Too short: a kernel below",
+    "In L2: the kernel's bytes fit",
+    "Above a ceiling: kernels in a short",
+)
 
 
 @pytest.mark.parametrize(
@@ -135,7 +139,7 @@ def test_rates_beside_the_ceilings_of_the_session(
         ["–", "–"],
     ]
     text = Markup(content).text
-    assert text.count("Rates: the least that there was to do") == 1
+    assert text.count("Rates: the least work for the shapes") == 1
     assert ("Percentages" in text) == bool(ceilings)
     assert all(note in text for note in notes)
     assert (ABOVE_TEXT in text) == (ABOVE_TEXT in notes)
@@ -192,9 +196,9 @@ def test_kernels_that_overlap_share_the_busy_time_and_say_so(device: Device) -> 
     overlap = "of it 5.00 µs overlapping the kernel before"
     content = kernel_table(device, "mlp/eager")
     assert [row[1] for row in cells(content)[1:]] == ["25.0 µs71.4 %", f"15.0 µs{overlap}28.6 %"]
-    assert "Shares count this time once" in Markup(content).text
+    assert "Shares count the overlapping time once" in Markup(content).text
     assert f" 15.0 µs, {overlap}" in Markup(dispatch_tree(device, "mlp/eager")).text
-    assert "GPU times are sums: 15.0 µs count twice" in Markup(profiler_table(device, "mlp/eager")).text
+    assert "GPU times are sums: they count 15.0 µs twice" in Markup(profiler_table(device, "mlp/eager")).text
     save_all(device.root, sample())
     assert "overlap" not in kernel_table(device, "mlp/eager") + profiler_table(device, "mlp/eager")
 
@@ -208,7 +212,7 @@ def test_a_table_without_any_rate(device: Device) -> None:
 
 def test_the_profilers_table(device: Device) -> None:
     content = profiler_table(device, "mlp/eager")
-    assert "<caption>mlp/eager: sums over the whole trace, 3 steps</caption>" in content
+    assert "<caption>mlp/eager: sums of the profiler over the 3 steps of the trace</caption>" in content
     assert cells(content) == [
         ["name", "self CPU %", "self CPU", "CPU total", "self GPU", "GPU total", "calls"],
         ["aten::mm", "56.0 %", "168 µs", "180 µs", "60.0 µs", "60.0 µs", "3"],
@@ -223,8 +227,8 @@ def test_the_profilers_table(device: Device) -> None:
 @pytest.mark.parametrize(
     ("names", "title"),
     [
-        (("aten::t",), "1 operator that never reaches the GPU"),
-        (("aten::t", "aten::view"), "2 operators that never reach the GPU"),
+        (("aten::t",), "1 operator without GPU work"),
+        (("aten::t", "aten::view"), "2 operators without GPU work"),
     ],
 )
 def test_operators_that_never_reach_the_gpu_are_folded(device: Device, names: tuple[str, ...], title: str) -> None:
@@ -266,7 +270,7 @@ def test_variants_side_by_side(device: Device) -> None:
         ["GPU", "20.0 µs15.0 to 25.0 µs", "2.00 µs1.50 to 2.50 µs", "8.00 µs6.00 to 10.0 µs"],
         ["memory", "16.4 kB", "16.4 kB", "16.4 kB"],
     ]
-    assert content.endswith('<p class="lab-note" data-search-exclude>Spread of times: quartiles, one process.</p>')
+    assert content.endswith('<p class="lab-note" data-search-exclude>Spread of times: quartiles of one process.</p>')
     counts = comparison_table(device, {"eager": "mlp/eager"}, "c", quantities={"kernels": "kernels_per_step"})
     assert "lab-note" not in counts
     with pytest.raises(UnknownName):

@@ -52,7 +52,7 @@ def test_what_differs_is_a_line_at_its_place(book: Book, device: Device) -> None
         '<summary><span class="mark"><span class="word differs">≠ differs</span></span> Not four. '
         '<span class="ours">T100: 4.</span></summary><p class="values"><span class="said">Part 2 said: 5 kernels</span>'
         ' · <span class="ours">T100: 4</span></p><p class="why">On the H200: Because of fusion.</p><p><a class="mark" '
-        'href="../claims/#ledger-m2" title="claim M2 in the ledger">In the ledger</a></p></details></div>'
+        'href="../claims/#ledger-m2" title="claim M2 in the ledger">This claim in the ledger</a></p></details></div>'
     )
     with pytest.raises(UnknownName, match=r"^no claim 'M9'; did you mean"):
         verdicts(device, "M9")
@@ -85,7 +85,7 @@ def test_the_list_of_each_device(book: Book, device: Device) -> None:
     assert re.findall(r'id="(claim-[^"]+)"', content) == ["claim-m1", "claim-m2", f"claim-m2-{OTHER}"]
     assert f'id="claim-m1-{OTHER}"' in show("a", verdicts, "M1")
     assert claims_mark("why", ["M1"]) == (
-        ' <a class="tested" href="#tested-why" title="1 tested claim, at the end of this section" '
+        ' <a class="tested" href="#tested-why" title="1 tested claim at the end of this section" '
         "data-search-exclude>tested</a>"
     )
     assert ">✓ tested</a>" in claims_mark("why", ["M2"])
@@ -147,7 +147,7 @@ def test_what_a_verdict_shows(book: Book, figure: Figure, text: str) -> None:
     assert Markup(section_claims("a", ["M1"])).text == text
 
 
-ELSEWHERE = "On the H200, for which the text was written, it {}."
+ELSEWHERE = "On the H200, for which this page was written, the claim {}."
 
 
 @pytest.mark.parametrize(

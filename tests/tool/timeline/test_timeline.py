@@ -457,7 +457,7 @@ def test_a_large_step_is_drawn_in_blocks_and_says_so() -> None:
 
 def test_its_name_tells_what_there_is_to_see() -> None:
     content = svg(drawn(*STEP))
-    said = "A step. eager: 2 kernels, GPU busy 190 µs; GPU done after 250 µs, CPU after 200 µs"
+    said = "A step. eager: 2 kernels, GPU busy 190 µs; GPU done after 250 µs, CPU done after 200 µs"
     assert (content.get("role"), content.get("aria-label")) == ("img", said)
     one = drawn(step(1, 0, 9), launch(1, 1), launch(2, 2), kernel("a", 1, 5, 2), memcpy(2, 6, 3, 64))
     assert "1 kernel, 1 copy, GPU busy 4.00 µs; GPU done after 9.00 µs" in (svg(one).get("aria-label") or "")
