@@ -89,7 +89,7 @@ PRODUCTS = Computation(
     "training_step.products_floor_us",
     "Six FLOPs for each weight and token, at {training_step.product_rate}.",
     "Multiply weights by tokens by six, and divide by the rate.",
-    {"training_step.products_forward_us": "that is forward alone. Backward has two products for each forward product."},
+    {"training_step.products_forward_us": "that is forward alone. Backward has twice as many products."},
 )
 
 
@@ -195,7 +195,7 @@ def owners(device: Device) -> Html:
                 ]
             )
     head = ["kernel", "phase", "operator, module and line", "GPU time"]
-    return table("The ten longest kernels, one for each place in the code", head, rows, text_columns=3)
+    return table("The ten longest kernels of different names, and where they are launched", head, rows, text_columns=3)
 
 
 def memory(device: Device) -> Html:
