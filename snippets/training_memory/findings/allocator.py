@@ -69,8 +69,8 @@ def smallest_block(device: Device) -> Figure:
 
 @claim("TM47", equals(True))
 def segments_by_size(device: Device) -> Figure:
-    """A new segment has 2 MiB for a request of up to 1 MiB, 20 MiB for a request below 10 MiB, and a multiple of 2 MiB
-    for a larger request."""
+    """Requests of up to 1 MiB get segments of 2 MiB, requests below 10 MiB get segments of 20 MiB, and larger requests
+    get segments of a multiple of 2 MiB."""
     right = (each["segments"] == segment_bytes(each["request"]) for each in setting(device, "default")["rounding"])
     return figure(device, all(right))
 

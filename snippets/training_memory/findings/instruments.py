@@ -65,8 +65,8 @@ def non_releasable(device: Device, state: str) -> float:
 
 @claim("TM53", at_least(90), source=Source(ARTICLE, "profiling helps identify memory fragmentation", device=""))
 def summary_tells(device: Device) -> Figure:
-    """memory_summary() shows fragmentation, as an article says: memory_summary() calls at least 90 % of a fragmented
-    segment non-releasable, and at most 10 % of other segments."""
+    """As an article says, memory_summary() tells fragmented segments from other segments: at least 90 % of a fragmented
+    segment is non-releasable, and at most 10 % of other segments."""
     fragmented_share, *others = (non_releasable(device, state) for state in (HARMFUL, CACHED, HARMLESS))
     return figure(device, min(fragmented_share, 100 - max(others)), "%")
 

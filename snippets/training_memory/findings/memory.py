@@ -90,8 +90,8 @@ def _reserved(device: Device, name: str) -> tuple[int, int, int]:
 
 @claim("TM58", at_most(25))
 def fragmented_share(device: Device) -> Figure:
-    """Memory in use far above the sum of weights and activations doesn't prove fragmentation: in such a float32 step,
-    at most a quarter of the reserved memory is in free parts of segments."""
+    """Memory use far above the sum of weights and activations isn't always fragmentation. In such a float32 step, at
+    most a quarter of the reserved memory is in free parts of segments."""
     _, reserved, split = _reserved(device, "fp32")
     if used_over_sum(device).number < HIGH:
         raise NotTimed("the float32 step has less in use: it cannot test the sign")
