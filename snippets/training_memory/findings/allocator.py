@@ -53,7 +53,7 @@ def figure(device: Device, value: float | str | bool, unit: str = "", name: str 
 
 @claim("TM46", equals(True))
 def rounds_to_512(device: Device) -> Figure:
-    """The allocator rounds a request of up to 1 MiB up to a multiple of 512 bytes."""
+    """The allocator rounds each request of up to 1 MiB up to the next multiple of 512 bytes."""
     rounded = (
         each["block"] == -(-each["request"] // SMALLEST) * SMALLEST
         for each in setting(device, "default")["rounding"]
@@ -69,8 +69,8 @@ def smallest_block(device: Device) -> Figure:
 
 @claim("TM47", equals(True))
 def segments_by_size(device: Device) -> Figure:
-    """A request of up to 1 MiB gets a segment of 2 MiB, a request below 10 MiB gets 20 MiB, and a larger request gets a
-    multiple of 2 MiB."""
+    """Requests of up to 1 MiB get segments of 2 MiB, requests below 10 MiB get segments of 20 MiB, and larger requests
+    get segments of a multiple of 2 MiB."""
     right = (each["segments"] == segment_bytes(each["request"]) for each in setting(device, "default")["rounding"])
     return figure(device, all(right))
 
@@ -89,7 +89,7 @@ def fails(device: Device, name: str, kept: str) -> bool:
 
 @claim("TM48", equals(True))
 def fails_fragmented(device: Device) -> Figure:
-    """By default, the large request fails if the program keeps blocks of 2 MiB."""
+    """By default, a large request fails if the program keeps blocks of 2 MiB between the free blocks."""
     return figure(device, fails(device, "default", HARMFUL))
 
 
@@ -128,7 +128,7 @@ def largest_hole(device: Device) -> Figure:
 
 @claim("TM49", at_least(3))
 def free_over_requested(device: Device) -> Figure:
-    """When the request fails, at least three times its bytes are free."""
+    """When the large request fails, at least three times the requested bytes are free."""
     free, asked = free_bytes(device), requested_bytes(device)
     return figure(device, free.number / asked.number if asked.number else 0.0, "x")
 
@@ -140,25 +140,25 @@ def _cures(device: Device, name: str, kept: str) -> Figure:
 
 @claim("TM50", equals(True))
 def small_blocks_do_no_harm(device: Device) -> Figure:
-    """If the program keeps blocks of 1 MiB instead, the same request succeeds."""
+    """If the program keeps blocks of 1 MiB instead of 2 MiB, the same large request succeeds."""
     return _cures(device, "default", HARMLESS)
 
 
 @claim("TM51", equals(True))
 def expandable_segments_help(device: Device) -> Figure:
-    """With expandable segments, the request that failed succeeds."""
+    """With expandable segments, the large request that fails by default succeeds."""
     return _cures(device, "expandable segments", HARMFUL)
 
 
 @claim("TM52", equals(True))
 def whole_blocks_help(device: Device) -> Figure:
-    """If blocks above 100 MiB aren't split, the request that failed succeeds."""
+    """If the allocator doesn't split blocks above 100 MiB, the large request that fails by default succeeds."""
     return _cures(device, "large blocks whole", HARMFUL)
 
 
 @claim("TM57", equals(True))
 def cached_stays_reserved(device: Device) -> Figure:
-    """A released segment stays reserved as a whole, although nothing in it is allocated."""
+    """When all blocks of a segment are released, the whole segment stays reserved."""
     cached, later = (fragmented(device)[moment] for moment in ("cached", "interleaved"))
     return figure(device, cached["allocated"] == 0 and cached["reserved"] == later["reserved"])
 
@@ -174,7 +174,10 @@ def segments(device: Device, name: str, kept: str) -> list[Segment]:
 def map_of_segments(device: Device) -> Html:
     """The largest segment with blocks of each size kept, and the request."""
     shown = [
-        replace(max(segments(device, "default", kept), key=lambda each: each.size), heading=f"blocks of {kept} kept")
+        replace(
+            max(segments(device, "default", kept), key=lambda each: each.size),
+            heading=f"segment with blocks of {kept} kept",
+        )
         for kept in (HARMFUL, HARMLESS)
     ]
     request = Segment("the request", ((int(requested_bytes(device).number), True),))
@@ -191,7 +194,7 @@ def outcomes(device: Device) -> Html:
         sizes = (in_mib(state["reserved"]) for state in states)
         outcome = "out of memory" if fails(device, name, HARMFUL) else "succeeds"
         rows.append([code(written) if name != "default" else written, outcome, *sizes])
-    head = ["allocator", "the request", "reserved before it", "reserved after it"]
+    head = ["allocator setting", "the request", "reserved before the request", "reserved after the request"]
     return table(
         "The same request with two settings of the allocator, blocks of 2 MiB kept", head, rows, text_columns=2
     )
@@ -205,9 +208,9 @@ def rounding(device: Device) -> Html:
         for one, other in zip(default, expandable, strict=True)
         if one["request"] in LISTED
     ]
-    head = ["request", "block", "segment", "expandable"]
+    head = ["request", "block", "segment, by default", "expandable segment"]
     return table(
-        "What one request takes from an empty cache, by default and with expandable segments",
+        "Block and segment of one request from an empty cache",
         head,
         rows,
         text_columns=0,

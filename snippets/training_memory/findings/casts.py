@@ -115,21 +115,22 @@ def _per_layer(figure: Figure, run: Run, matrices: int) -> Figure:
 
 @claim("TM8", equals(1))
 def weight_casts(device: Device) -> Figure:
-    """Autocast converts each weight matrix once a step, in forward, and backward uses the same copy."""
+    """In each step, autocast converts each weight matrix once, in forward, and backward uses the same bf16 copy."""
     counted = _count(device, "autocast", lambda cast: cast.subject == "weights" and cast.to == "bf16")
     return _per_layer(counted, steps.run_of(device, "autocast"), 3)
 
 
 @claim("TM9", equals(2))
 def input_casts(device: Device) -> Figure:
-    """Autocast converts the output of each norm twice in forward: once for the gate, once for up."""
+    """In forward, autocast converts the output of each norm twice: once for the gate projection, once for the up
+    projection."""
     counted = _count(device, "autocast", lambda cast: cast.subject == "activations" and cast.phase == "forward")
     return _per_layer(counted, steps.run_of(device, "autocast"), 1)
 
 
 @claim("TM10", equals(1))
 def gradient_casts(device: Device) -> Figure:
-    """Autocast converts the gradient of each weight matrix back to float32."""
+    """In each step, autocast converts the gradient of each weight matrix once to float32."""
     counted = _count(device, "autocast", lambda cast: cast.subject == "weights" and cast.to == "float32")
     return _per_layer(counted, steps.run_of(device, "autocast"), 3)
 
@@ -142,21 +143,22 @@ def cast_share(device: Device) -> Figure:
 
 @claim("TM12", equals(0))
 def compiled_activation_casts(device: Device) -> Figure:
-    """In the compiled step, no kernel of forward only converts an activation."""
+    """In the compiled step under autocast, no kernel of forward only converts an activation."""
     return _count(device, "autocast_compiled", lambda cast: cast.subject == "activations" and cast.phase == "forward")
 
 
 @claim("TM13", equals(2))
 def compiled_weight_casts(device: Device) -> Figure:
-    """In the compiled step, a kernel of its own still converts each weight matrix, and another converts the matrix's
-    gradient."""
+    """In the compiled step under autocast, a separate kernel still converts each weight matrix, and another kernel
+    converts the gradient of this matrix."""
     counted = _count(device, "autocast_compiled", lambda cast: cast.subject == "weights")
     return _per_layer(counted, steps.run_of(device, "autocast_compiled"), 3)
 
 
 @claim("TM14", at_least(1.5), scope="timing")
 def removed_by_fusion(device: Device) -> Figure:
-    """In the eager step, kernels that only convert take at least 1.5 times as long as in the compiled step."""
+    """Under autocast, kernels that only convert take at least 1.5 times as long in the eager step as in the compiled
+    step."""
     return unpaired_ratio(cast_time(device), compiled_cast_time(device))
 
 
@@ -179,7 +181,7 @@ def purposes(device: Device) -> Html:
         }
         rest = kernel_time_us(step.activities) - sum(sums.values())
         groups[name] = [(purpose, us) for purpose, us in {**sums, "other kernels": rest}.items() if us > 0]
-    caption = "The GPU's time of one step, by purpose"
+    caption = "The GPU's time of one step, by purpose of the kernels"
     return stacked_bars(device, groups, caption, axis="GPU time", kinds=LOOKS)
 
 
@@ -195,7 +197,7 @@ def casts_table(device: Device, *variants: str) -> Html:
     """Kernels that only convert, eager and compiled: how many, and how long."""
     rows: list[list[Cell]] = []
     found = {variant: casts(run, run.step) for variant in variants for run in [steps.run_of(device, variant)]}
-    together: Mapping[str, Callable[[Cast], bool]] = {"together": lambda cast: True}
+    together: Mapping[str, Callable[[Cast], bool]] = {"all casts": lambda cast: True}
     for name, keep in {**ROWS, **together}.items():
         cells: list[Cell] = [name]
         for variant in variants:
@@ -203,7 +205,7 @@ def casts_table(device: Device, *variants: str) -> Html:
             cells += [f"{len(kept)}", format_value(kernel_time_us(kept), "us") if kept else None]
         rows.append(cells)
     names = {"autocast": "eager", "autocast_compiled": "compiled"}
-    head = ["what is converted", *(f"{names[each]}: {word}" for each in variants for word in ("kernels", "GPU time"))]
+    head = ["converted tensors", *(f"{names[each]}: {word}" for each in variants for word in ("kernels", "GPU time"))]
     told = " and ".join(names[each] for each in variants)
     return table(f"Kernels of one step under autocast that only convert, {told}", head, rows)
 

@@ -28,7 +28,7 @@ HELD: Mapping[str, str] = {
 """Kind of bytes, from the bottom up -> its letter."""
 NAMES: Mapping[str, str] = {
     "parameters": "parameters",
-    "states": "the optimizer's states",
+    "states": "optimizer states",
     "others": "batch and workspaces",
     "gradients": "gradients",
     "activations": "activations, kept for backward",

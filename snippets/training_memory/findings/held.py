@@ -20,7 +20,7 @@ EAGER: Mapping[str, Mapping[str, Any]] = {
 """Variant -> what `kept_bytes` takes besides sizes; a compiler keeps what it chooses."""
 NAMES: Mapping[str, str] = {
     "fp32": "float32",
-    "bfloat16": "bf16 throughout",
+    "bfloat16": "bf16 weights",
     "autocast": "autocast",
     "recomputed": "autocast, recomputed",
     "compiled": "autocast, compiled",

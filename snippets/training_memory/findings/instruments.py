@@ -65,8 +65,8 @@ def non_releasable(device: Device, state: str) -> float:
 
 @claim("TM53", at_least(90), source=Source(ARTICLE, "profiling helps identify memory fragmentation", device=""))
 def summary_tells(device: Device) -> Figure:
-    """memory_summary() tells a fragmented segment from free segments, as an article says: it calls at least 90 % of the
-    fragmented segment non-releasable, and at most 10 % of the other segments."""
+    """As an article says, memory_summary() tells fragmented segments from other segments: at least 90 % of a fragmented
+    segment is non-releasable, and at most 10 % of other segments."""
     fragmented_share, *others = (non_releasable(device, state) for state in (HARMFUL, CACHED, HARMLESS))
     return figure(device, min(fragmented_share, 100 - max(others)), "%")
 
@@ -83,7 +83,7 @@ def profiled(device: Device, kept: str) -> dict[str, tuple[int, int]]:
     source=Source(ARTICLE, "if certain operations are creating many small, non-contiguous allocations", device=""),
 )
 def profiler_counts(device: Device) -> Figure:
-    """The profiler's table counts the allocations of the operation that keeps small blocks, as the article says."""
+    """The profiler's table counts the allocations of the operation that keeps small blocks, as an article says."""
     blocks = [owner for segment in fragmented(device)["segments"] for owner in segment["owners"] if owner]
     calls, held = profiled(device, HARMFUL)["keep"]
     return figure(device, calls == len(blocks) and held == len(blocks) * 2 * MIB)
@@ -100,14 +100,15 @@ def profiler_is_blind(device: Device) -> Figure:
 
 @claim("TM56", equals("keep"))
 def snapshot_names(device: Device) -> Figure:
-    """The snapshot names the function that allocated each small block between the holes."""
+    """A memory snapshot names the function that allocated each small block between the free blocks."""
     owners = {owner for segment in fragmented(device)["segments"] for owner in segment["owners"] if owner}
     return figure(device, ", ".join(sorted(owners)))
 
 
 @claim("TM60", equals(0))
 def summary_misses(device: Device) -> Figure:
-    """With expandable segments, memory_summary() calls none of the same blocks and holes non-releasable."""
+    """With expandable segments, memory_summary() calls no memory non-releasable, although the same free blocks
+    remain."""
     found = fragmented(device, "expandable segments")
     holes = sum(not is_used for each in segments(device, "expandable segments", HARMFUL) for _, is_used in each.blocks)
     rows = printed_rows(found["summary"])
@@ -116,11 +117,11 @@ def summary_misses(device: Device) -> Figure:
 
 def summaries(device: Device) -> Html:
     """The bytes in use by memory_summary(), in three states."""
-    states = {"one free segment": CACHED, "2 MiB kept": HARMFUL, "1 MiB kept": HARMLESS}
+    states = {"one free segment": CACHED, "blocks of 2 MiB kept": HARMFUL, "blocks of 1 MiB kept": HARMLESS}
     columns = [printed(device, state) for state in states.values()]
     rows: list[list[Cell]] = [[code(row), *(column[row] for column in columns)] for row in SUMMARIZED]
-    whole = details("Every row that it prints, blocks of 2 MiB kept", all_printed(fragmented(device)["summary"]))
-    return Html(table("memory_summary() in three states: its column Cur Usage", ["", *states], rows) + whole)
+    whole = details("All rows of memory_summary(), blocks of 2 MiB kept", all_printed(fragmented(device)["summary"]))
+    return Html(table("The column Cur Usage of memory_summary(), in three states", ["", *states], rows) + whole)
 
 
 def profiler_rows(device: Device) -> Html:
@@ -130,7 +131,7 @@ def profiler_rows(device: Device) -> Html:
         [code(name), *(cell for found in both for cell in _cells(found.get(name)))] for name in both[0]
     ]
     head = ["name", "calls, 2 MiB", "bytes, 2 MiB", "calls, 1 MiB", "bytes, 1 MiB"]
-    return table("The profiler's table for both programs", head, rows)
+    return table("Calls and bytes in the profiler's table, with kept blocks of 2 MiB and of 1 MiB", head, rows)
 
 
 def _cells(row: tuple[int, int] | None) -> tuple[Cell, Cell]:

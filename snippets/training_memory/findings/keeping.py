@@ -59,8 +59,8 @@ PRODUCTS_OF_A_BLOCK = 3
 
 @claim("TM30", between(0.99, 1.01))
 def left_as_derived(device: Device) -> Figure:
-    """Forward leaves the bytes allocated that shapes and the loss predict, within 1 %: in float32, bf16, under autocast
-    and recomputed."""
+    """Forward leaves as many bytes allocated as shapes and the loss predict, within 1 %, in float32, in bf16, under
+    autocast and with recomputing."""
     ratios = {
         name: left_by_forward(device, name) / (derived_bytes(device, name) + loss_bytes(device)) for name in EAGER
     }
@@ -69,13 +69,14 @@ def left_as_derived(device: Device) -> Figure:
 
 @claim("TM31", between(0.99, 1.01))
 def saved_as_derived(device: Device) -> Figure:
-    """Autograd saves the bytes that shapes predict, within 1 %: in float32, bf16, under autocast and recomputed."""
+    """Autograd saves as many bytes as shapes predict, within 1 %, in float32, in bf16, under autocast and with
+    recomputing."""
     return farthest_from_one(device, {name: saved_bytes(device, name) / derived_bytes(device, name) for name in EAGER})
 
 
 @claim("TM32", between(0.99, 1.01))
 def compiled_left_as_saved(device: Device) -> Figure:
-    """Compiled, forward leaves the bytes allocated that autograd saves and the loss holds, within 1 %."""
+    """The compiled forward leaves as many bytes allocated as autograd saves and the loss holds together, within 1 %."""
     known = saved_bytes(device, "compiled") + loss_bytes(device)
     return ratio(device, "compiled", left_by_forward(device, "compiled"), known)
 
@@ -89,25 +90,25 @@ def wide_share(device: Device) -> Figure:
 
 @claim("TM33", at_least(55))
 def autocast_keeps(device: Device) -> Figure:
-    """Under autocast, forward keeps at least 55 % of the bytes that it keeps in float32, so more than half."""
+    """Under autocast, forward keeps at least 55 % of the bytes that forward keeps in float32."""
     return percent(ratio(device, "autocast", saved_bytes(device, "autocast"), saved_bytes(device, "fp32")))
 
 
 @claim("TM34", between(0.98, 1.02))
 def bfloat16_keeps(device: Device) -> Figure:
-    """In bf16 throughout, forward keeps half of the bytes that it keeps in float32, within 2 %."""
+    """With bf16 weights and activations, forward keeps half of the bytes that forward keeps in float32, within 2 %."""
     return ratio(device, "bfloat16", 2 * saved_bytes(device, "bfloat16"), saved_bytes(device, "fp32"))
 
 
 @claim("TM35", at_most(0.8))
 def compiled_keeps(device: Device) -> Figure:
-    """Compiled, forward keeps at least a fifth less under autocast than without the compiler."""
+    """Under autocast, the compiled forward keeps at least a fifth fewer bytes than the eager forward."""
     return ratio(device, "compiled", saved_bytes(device, "compiled"), saved_bytes(device, "autocast"))
 
 
 @claim("TM59", between(0.99, 1.01))
 def loss_holds(device: Device) -> Figure:
-    """The result of mse_loss is one number, but holds as many bytes as the tensor that the loss reads, within 1 %."""
+    """The result of mse_loss is one number, but holds as many bytes as the tensor that mse_loss reads, within 1 %."""
     left, written_out = (left_by_forward(device, name) for name in ("autocast", "loss written out"))
     return ratio(device, "autocast, loss written out", left - written_out, loss_bytes(device))
 
@@ -120,7 +121,7 @@ def loss_storage(device: Device) -> Figure:
 
 @claim("TM39", at_most(0.6))
 def recomputed_peak(device: Device) -> Figure:
-    """With each block recomputed, the peak under autocast is at most 0.6 times the peak without recomputing."""
+    """Under autocast, the peak with each block recomputed is at most 0.6 times the peak without recomputing."""
     return ratio(device, "recomputed", peak_bytes(device, "recomputed"), peak_bytes(device, "autocast"))
 
 
@@ -160,7 +161,7 @@ def launching_again(device: Device) -> Figure:
 
 @claim("TM40", at_most(1 + 1 / 3), scope="timing")
 def recomputing_takes(device: Device) -> Figure:
-    """At the larger batch, a step that recomputes takes at most a third longer than a step that keeps all
+    """At a batch of 128, a step that recomputes takes at most a third longer than a step that keeps all
     activations."""
     return _recomputing_over_keeping(device, LARGE, "interleaved")
 
@@ -200,8 +201,8 @@ def recomputed_work(step: Step) -> list[GpuActivity]:
 
 @claim("TM61", between(0.9, 1.1), scope="timing")
 def added_as_recomputed(device: Device) -> Figure:
-    """At the larger batch, recomputing adds the share of a step that forward's kernels take without each block's last
-    product and sum, within a tenth."""
+    """At a batch of 128, recomputing adds as much time as forward's kernels take without each block's last product and
+    sum, within a tenth."""
     added = unpaired_ratio(recomputing_adds(device), recomputed_time_share(device))
     if launching_again(device).number < kernels_with_recomputing(device).number:
         return added
@@ -210,14 +211,14 @@ def added_as_recomputed(device: Device) -> Figure:
 
 @claim("TM45", at_least(80), scope="timing")
 def recomputing_is_launched(device: Device) -> Figure:
-    """At the smaller batch, launching takes at least 80 % of the time of a step that recomputes."""
+    """At a batch of 64, launching takes at least 80 % of the time of a step that recomputes."""
     launched, waited = (_time(device, SMALL, "recomputed", kind) for kind in ("enqueue", "from_python"))
     return percent(unpaired_ratio(launched, waited))
 
 
 @claim("TM41", equals(True))
 def same_losses(device: Device) -> Figure:
-    """With recomputing, the first losses are the same to the last bit as without."""
+    """With recomputing, the first losses are the same to the last bit as without recomputing."""
     run = device[RECOMPUTE]
     same = [found["recomputed"]["losses"] == found["autocast"]["losses"] for found in run.data.values()]
     return Figure(all(same), origin=run.origin)
@@ -230,8 +231,8 @@ def kept(device: Device) -> Html:
         by_shapes = format_value(derived_bytes(device, name), "bytes") if name in EAGER else None
         measured = (format_value(of(device, name), "bytes") for of in (saved_bytes, left_by_forward))
         rows.append([heading, by_shapes, *measured])
-    head = ["step", "by shapes", "saved by autograd", "allocated after forward, minus before"]
-    return table("What forward keeps for backward", head, rows)
+    head = ["variant", "predicted by shapes", "saved by autograd", "allocated after forward, minus before"]
+    return table("Bytes that forward keeps for backward", head, rows)
 
 
 def by_shapes(device: Device) -> Html:
@@ -242,8 +243,8 @@ def by_shapes(device: Device) -> Html:
         [what, *(format_value(column[what], "bytes") if column[what] else None for column in columns)]
         for what in columns[0]
     ]
-    head = ["what keeps a tensor", *(NAMES[name] for name in names)]
-    return table("What the four blocks and the loss keep, by shapes", head, rows)
+    head = ["operation that keeps a tensor", *(NAMES[name] for name in names)]
+    return table("Bytes that the four blocks and the loss keep, predicted by shapes", head, rows)
 
 
 def kept_tensors(device: Device) -> Html:
@@ -268,8 +269,8 @@ def recomputing(device: Device) -> Html:
         for name in ("autocast", "recomputed"):
             times = (_time(device, batch, name, kind) for kind in ("interleaved", "enqueue", "from_python"))
             rows.append([batch, NAMES[name], *map(figure_cell, times)])
-    head = ["batch", "step", "on the GPU", "to launch", "from Python"]
-    return table("A step that keeps its activations, and one that recomputes them", head, rows, text_columns=2)
+    head = ["batch", "variant", "time on the GPU", "CPU time to launch", "time from Python"]
+    return table("Time of a step with and without recomputing activations", head, rows, text_columns=2)
 
 
 def recomputing_bytes(device: Device) -> Html:
@@ -278,8 +279,8 @@ def recomputing_bytes(device: Device) -> Html:
         [NAMES[name], *(format_value(of(device, name), "bytes") for of in (saved_bytes, peak_bytes))]
         for name in ("autocast", "recomputed", "compiled")
     ]
-    head = ["step", "kept for backward", "peak"]
-    return table("What recomputing saves", head, rows)
+    head = ["variant", "kept for backward", "peak"]
+    return table("Bytes with and without recomputing", head, rows)
 
 
 FIGURES: Mapping[str, Measure] = {

@@ -13,7 +13,7 @@ from snippets.lab.page import show as show
 from snippets.training_memory.findings.casts import casts
 from snippets.training_memory.findings.steps import PHASES, in_phase, is_matmul, run_of
 
-PRODUCTS, CASTS, OTHERS = "matrix products", "casts", "others"
+PRODUCTS, CASTS, OTHERS = "matrix products", "casts", "other kernels"
 OPERATORS: Mapping[str, str] = {
     "aten::mul": "multiplications",
     "aten::gelu": "GELU",
@@ -57,7 +57,7 @@ def kinds_table(device: Device) -> Html:
     found = kinds_by_phase(device)
     order = [kind for kind in dict.fromkeys([PRODUCTS, CASTS, *OPERATORS.values(), OTHERS]) if kind in found]
     rows: list[list[Cell]] = [[kind, *(_cell(found[kind].get(phase, ())) for phase in PHASES)] for kind in order]
-    return table("Kernels of one step under autocast by kind, and their time on the GPU", ["kind", *PHASES], rows)
+    return table("Kernels of one step under autocast by purpose: number and GPU time", ["purpose", *PHASES], rows)
 
 
 def _cell(kernels: Sequence[GpuActivity]) -> Cell:

@@ -41,29 +41,29 @@ def _furthest_from_float32(device: Device, variant: str) -> Figure:
 
 @claim("TM21", between(0.95, 1.05))
 def autocast_learns_the_same(device: Device) -> Figure:
-    """Trained under autocast, the model's loss equals the loss of float32 training, within 5 %, at both learning
-    rates."""
+    """After training under autocast, the model's loss equals the loss after float32 training, within 5 %, at both
+    learning rates."""
     return _furthest_from_float32(device, "autocast")
 
 
 @claim("TM22", between(0.95, 1.05))
 def tf32_learns_the_same(device: Device) -> Figure:
-    """Trained with TF32 products, the model's loss equals the loss of float32 training, within 5 %, at both learning
-    rates."""
+    """After training with TF32 products, the model's loss equals the loss after float32 training, within 5 %, at both
+    learning rates."""
     return _furthest_from_float32(device, "tf32")
 
 
 @claim("TM23", at_least(1.2))
 def bfloat16_learns_less(device: Device) -> Figure:
-    """Trained with bf16 weights at a learning rate of 1e-4, the model's loss is at least 1.2 times the loss of float32
-    training."""
+    """After training with bf16 weights at a learning rate of 1e-4, the model's loss is at least 1.2 times the loss
+    after float32 training."""
     return _over_float32(device, SLOW, "bfloat16")
 
 
 @claim("TM29", between(1.05, 1.3))
 def bfloat16_fast(device: Device) -> Figure:
-    """Trained with bf16 weights at a learning rate of 1e-3, the model's loss is between 1.05 and 1.3 times the loss of
-    float32 training."""
+    """After training with bf16 weights at a learning rate of 1e-3, the model's loss is between 1.05 and 1.3 times the
+    loss after float32 training."""
     return _over_float32(device, FAST, "bfloat16")
 
 
@@ -75,7 +75,7 @@ def unchanged(device: Device, rate: str, variant: str) -> Figure:
 
 @claim("TM24", at_least(50))
 def unchanged_weights(device: Device) -> Figure:
-    """At a learning rate of 1e-4, the last step leaves most of the bf16 weights unchanged to the last bit."""
+    """At a learning rate of 1e-4, the last update leaves most of the bf16 weights unchanged to the last bit."""
     return unchanged(device, SLOW, "bfloat16")
 
 
@@ -86,7 +86,7 @@ def unchanged_fast(device: Device) -> Figure:
 
 @claim("TM25", equals(0))
 def moved_norms(device: Device) -> Figure:
-    """With bf16 weights, every scale of every norm is still 1 after all steps."""
+    """With bf16 weights, every scale of every norm is still exactly 1 after training."""
     shares = [trained(device, rate, "bfloat16")["norms_moved"] for rate in (FAST, SLOW)]
     return Figure(max(shares), origin=_origin(device, f"{FAST} and {SLOW}", "bfloat16"))
 
@@ -113,8 +113,8 @@ def losses(device: Device) -> Html:
             rows.append([f"{name}, {rate}", *along, f"{statistics.fmean(found['evaluated']):.4f}"])
     count = len(trained(device, FAST, "fp32")["losses"])
     steps = (f"step {index + 1}" for index in SHOWN if index < count)
-    head = ["precision and learning rate", *steps, "trained, on new batches"]
-    return table("The loss by precision", head, rows)
+    head = ["precision and learning rate", *steps, "after training, on new batches"]
+    return table("The loss during and after training, by precision", head, rows)
 
 
 def _percent(share: float) -> str:
@@ -131,5 +131,5 @@ def updates(device: Device) -> Html:
             found = trained(device, rate, variant)
             shares = [*(found["matrices"][index] for index in chosen), found["norms"][-1]]
             rows.append([f"{name}, {rate}", *map(_percent, shares)])
-    head = ["weights and learning rate", *(f"step {at[index] + 1}" for index in chosen), "norms, last step"]
-    return table("Elements of the weights that an update leaves as they were", head, rows)
+    head = ["weights and learning rate", *(f"step {at[index] + 1}" for index in chosen), "scales of norms, last step"]
+    return table("Share of the weights that an update leaves unchanged", head, rows)

@@ -16,12 +16,12 @@ HIGH = 1.5
 DRAWN = ("fp32", "autocast", "recomputed")
 """Variants of the timeline."""
 CACHED, CONTEXT = "reserved, not allocated", "the driver's context and kernels"
-CAPTION = "What one training step takes of the GPU's memory at its peak"
+CAPTION = "The GPU's memory at the peak of one training step, by variant"
 
 
 @claim("TM36", between(0.99, 1.01))
 def events_add_up(device: Device) -> Figure:
-    """In each of these steps, the allocator's events add up to the peak that it reports, within 1 %."""
+    """In each variant of the step, the allocator's events add up to the peak that the allocator reports, within 1 %."""
     peaks = {
         name: sum(held.held_step(device, name).peak()[1].values()) / held.peak_bytes(device, name)
         for name in held.NAMES
@@ -31,7 +31,7 @@ def events_add_up(device: Device) -> Figure:
 
 @claim("TM37", equals("backward"))
 def phase_of_peak(device: Device) -> Figure:
-    """In each of these steps, memory peaks in backward."""
+    """In each variant of the step, memory peaks in backward."""
     steps = {name: held.held_step(device, name) for name in held.NAMES}
     phases = dict.fromkeys(step.phase_at(step.peak()[0]) for step in steps.values())
     return held.figure(device, "all", ", ".join(phases))
@@ -39,7 +39,7 @@ def phase_of_peak(device: Device) -> Figure:
 
 @claim("TM38", at_least(50))
 def activations_at_peak(device: Device) -> Figure:
-    """Activations are most of the bytes that the float32 step holds at its peak."""
+    """In float32, activations are most of the bytes that a step holds at its peak."""
     level = held.held_step(device, "fp32").peak()[1]
     return held.figure(device, "fp32", 100 * level["activations"] / sum(level.values()), "%")
 
@@ -57,19 +57,19 @@ def _optimizer_needs(device: Device, name: str) -> Figure:
 
 @claim("TM42", at_least(0.9))
 def foreach_needs(device: Device) -> Figure:
-    """The foreach AdamW needs temporaries of at least 0.9 times the parameters' bytes."""
+    """AdamW with foreach needs temporaries of at least 0.9 times the bytes of the parameters."""
     return _optimizer_needs(device, "foreach")
 
 
 @claim("TM43", at_most(0.01))
 def fused_needs(device: Device) -> Figure:
-    """The fused AdamW needs temporaries of at most 0.01 times the parameters' bytes."""
+    """The fused AdamW needs temporaries of at most 0.01 times the bytes of the parameters."""
     return _optimizer_needs(device, "fp32")
 
 
 @claim("TM44", at_least(0.9))
 def zeroed_gradients_stay(device: Device) -> Figure:
-    """If gradients are set to zero and not to None, the peak is higher by at least 0.9 times the gradients' bytes."""
+    """If gradients are set to zero instead of None, the peak rises by at least 0.9 times the bytes of the gradients."""
     zeroed, gone = (held.peak_bytes(device, name) for name in ("gradients zeroed", "autocast"))
     return held.ratio(device, "gradients zeroed", zeroed - gone, held.variant(device, "autocast")["gradients"])
 
@@ -90,8 +90,8 @@ def _reserved(device: Device, name: str) -> tuple[int, int, int]:
 
 @claim("TM58", at_most(25))
 def fragmented_share(device: Device) -> Figure:
-    """If the memory in use is far above the sum of weights and activations, it need not be fragmented: in a float32
-    step with so much memory in use, at most a quarter of the reserved memory is in free parts of segments."""
+    """Memory use far above the sum of weights and activations isn't always fragmentation. In such a float32 step, at
+    most a quarter of the reserved memory is in free parts of segments."""
     _, reserved, split = _reserved(device, "fp32")
     if used_over_sum(device).number < HIGH:
         raise NotTimed("the float32 step has less in use: it cannot test the sign")
@@ -121,7 +121,7 @@ def opening(device: Device) -> Html:
 def timeline(device: Device) -> Html:
     """One step, allocation by allocation."""
     steps = {held.NAMES[name]: held.held_step(device, name) for name in DRAWN}
-    return memory_timeline(device, steps, "One step, allocation by allocation")
+    return memory_timeline(device, steps, "The memory of one step after each allocation and release")
 
 
 def phases(device: Device) -> Html:
@@ -130,5 +130,5 @@ def phases(device: Device) -> Html:
     for name, heading in held.NAMES.items():
         peaks = (format_value(held.phase_bytes(device, name, phase, "peak"), "bytes") for phase in held.PHASES)
         rows.append([heading, format_value(held.phase_bytes(device, name, "forward", "before"), "bytes"), *peaks])
-    head = ["step", "before the step", *(f"peak in {phase}" for phase in held.PHASES)]
-    return table("Bytes allocated before one step, and at most in each of its phases", head, rows)
+    head = ["variant", "before the step", *(f"peak in {phase}" for phase in held.PHASES)]
+    return table("Bytes allocated before one step, and the peak of each phase", head, rows)

@@ -42,7 +42,8 @@ def fused_kernels(device: Device) -> Figure:
 
 @claim("TM4", equals(True))
 def order_of_optimizers(device: Device) -> Figure:
-    """The fused optimizer launches fewer kernels than foreach, and foreach fewer than the loop over parameters."""
+    """The fused optimizer launches fewer kernels than foreach, and foreach launches fewer kernels than the loop over
+    parameters."""
     fused, foreach, loop = fused_kernels(device), foreach_kernels(device), loop_kernels(device)
     return derived(fused.number < foreach.number < loop.number, fused, foreach, loop)
 
@@ -53,14 +54,15 @@ def _optimizer_us(step: Step) -> float:
 
 @claim("TM5", at_least(2), scope="timing")
 def loop_over_fused_gpu(device: Device) -> Figure:
-    """The loop over parameters keeps the GPU busy at least twice as long as the fused optimizer."""
+    """The optimizer that loops over parameters keeps the GPU busy at least twice as long as the fused optimizer."""
     loop, fused = (run_of(device, name).per_step(_optimizer_us, "us") for name in ("optimizer_loop", "autocast"))
     return unpaired_ratio(loop, fused)
 
 
 @claim("TM6", at_least(1.05), scope="timing")
 def loop_over_fused(device: Device) -> Figure:
-    """A step with the loop over parameters takes at least 1.05 times as long as a step with the fused optimizer."""
+    """A step whose optimizer loops over parameters takes at least 1.05 times as long as a step with the fused
+    optimizer."""
     return paired_ratio(run_of(device, "optimizer_loop"), run_of(device, "autocast"), "iteration")
 
 
@@ -72,7 +74,7 @@ def foreach_over_fused(device: Device) -> Figure:
 
 @claim("TM27", between(0.95, 1.05), scope="timing")
 def foreach_over_loop_gpu(device: Device) -> Figure:
-    """The foreach optimizer keeps the GPU busy as long as the loop over parameters, within 5 %."""
+    """The foreach optimizer keeps the GPU busy as long as the optimizer that loops over parameters, within 5 %."""
     runs = (run_of(device, name) for name in ("optimizer_foreach", "optimizer_loop"))
     return unpaired_ratio(*(run.per_step(_optimizer_us, "us") for run in runs))
 
@@ -94,8 +96,8 @@ def optimizers(device: Device) -> Html:
             run.time("iteration"),
         )
         rows.append([code(name), *map(figure_cell, figures)])
-    head = ["AdamW", "kernels of the phase", "its CPU time, with the profiler", "its GPU time", "the whole iteration"]
-    return table("AdamW three ways, under autocast", head, rows)
+    head = ["AdamW", "kernels", "CPU time, with the profiler", "GPU time", "time of the whole iteration"]
+    return table("Three implementations of AdamW, under autocast", head, rows)
 
 
 def _numbers(run: Run, *, with_norms: bool = True) -> int:

@@ -21,31 +21,31 @@ def _speedup(device: Device, slow: str, fast: str) -> Figure:
 
 @claim("TM15", at_least(3), scope="timing")
 def tf32_speedup(device: Device) -> Figure:
-    """With TF32 products, a step is at least 3 times as fast as in float32."""
+    """A step with TF32 products is at least 3 times as fast as a step in float32."""
     return _speedup(device, "fp32", "tf32")
 
 
 @claim("TM16", at_least(1.5), scope="timing")
 def autocast_over_tf32(device: Device) -> Figure:
-    """Under autocast, a step is at least 1.5 times as fast as with TF32 products."""
+    """A step under autocast is at least 1.5 times as fast as a step with TF32 products."""
     return _speedup(device, "tf32", "autocast")
 
 
 @claim("TM17", at_least(1.1), scope="timing")
 def bfloat16_over_autocast(device: Device) -> Figure:
-    """With bf16 weights, a step is at least 1.1 times as fast as under autocast."""
+    """A step with bf16 weights is at least 1.1 times as fast as a step under autocast."""
     return _speedup(device, "autocast", "bfloat16")
 
 
 @claim("TM18", at_least(1.1), scope="timing")
 def compiled_autocast(device: Device) -> Figure:
-    """Compiled, a step under autocast is at least 1.1 times as fast as eager."""
+    """Under autocast, a compiled step is at least 1.1 times as fast as an eager step."""
     return _speedup(device, "autocast", "autocast_compiled")
 
 
 @claim("TM19", at_most(1.2), scope="timing")
 def compiled_autocast_over_bfloat16(device: Device) -> Figure:
-    """Compiled, a step under autocast takes at most 1.2 times as long as a compiled step with bf16 weights."""
+    """A compiled step under autocast takes at most 1.2 times as long as a compiled step with bf16 weights."""
     return _speedup(device, "autocast_compiled", "bfloat16_compiled")
 
 
@@ -73,7 +73,8 @@ def reasons_to_lower_the_clock(device: Device) -> Figure:
 
 @claim("TM28", at_most(0.95), scope="timing")
 def lower_clock(device: Device) -> Figure:
-    """While compiled steps with bf16 weights run, the clock is at most 0.95 times the clock of steps in float32."""
+    """While compiled steps with bf16 weights run, the GPU's clock is at most 0.95 times the clock during steps in
+    float32."""
     return unpaired_ratio(compiled_clock(device), float32_clock(device))
 
 
@@ -87,7 +88,8 @@ def matmul_types(step: Step) -> str:
 
 @claim("TM20", equals("f32; tf32; bf16; bf16"), scope="this-gpu")
 def types_of_products(device: Device) -> Figure:
-    """By the names of their kernels, products multiply float32, TF32, bf16 and bf16 numbers in the four precisions."""
+    """By the kernels' names, products multiply float32 numbers in float32, TF32 numbers with TF32, and bf16 numbers
+    under autocast and with bf16 weights."""
     types = [steps.run_of(device, variant).per_step(matmul_types) for variant in steps.EAGER.values()]
     agree = all(figure.conclusive for figure in types)
     text = "; ".join(str(figure.value) for figure in types)
@@ -119,14 +121,14 @@ def precisions(device: Device) -> Html:
     head = [
         "precision",
         "iteration",
-        "its kernels fill",
-        "products of",
-        "their GPU time",
-        "their rate",
-        "memory it adds",
+        "kernels, share of iteration",
+        "type of products",
+        "GPU time of products",
+        "rate of products",
+        "memory added by a step",
         "clock",
     ]
-    return table("One training step in four precisions", head, rows)
+    return table("Products, memory and clock of a training step by precision", head, rows)
 
 
 FIGURES: Mapping[str, Measure] = {
@@ -144,7 +146,6 @@ FIGURES: Mapping[str, Measure] = {
     "tf32_clock": lambda device: _clock(device, "tf32"),
     "compiled_iteration": lambda device: steps.run_of(device, "bfloat16_compiled").time("iteration"),
     "compiled_gpu_time": lambda device: steps.gpu_us(device, "bfloat16_compiled"),
-    "tf32_busy": lambda device: steps.busy_share(device, "tf32"),
     "matmul_time_share": lambda device: steps.share_of_gpu_time(steps.run_of(device, "autocast"), _matmuls),
     "matmul_share_float32": lambda device: steps.share_of_gpu_time(steps.run_of(device, "fp32"), _matmuls),
 }

@@ -10,11 +10,11 @@ from snippets.training_memory.findings.keeping import forward_work
 from snippets.training_memory.findings.steps import run_of, share_of_gpu_time
 
 SECOND_FORWARD = Computation(
-    "A step plus its forward once more is how many steps?",
+    "If a step runs forward twice, how many times as long does the step take?",
     "training_memory.second_forward",
-    "One, and {training_memory.forward_time_share} of it again.",
-    "Add the share of a step that its forward takes.",
-    {2.0: "that runs backward again, too."},
+    "The time of one step, and {training_memory.forward_time_share} of this time again.",
+    "Add the share of a step that forward takes to one.",
+    {2.0: "that also runs backward twice."},
 )
 
 
@@ -25,13 +25,13 @@ def second_forward(device: Device) -> Figure:
 
 
 KEPT_FOR_GOOD = Computation(
-    "Parameters and AdamW's two moments: how many times the parameters?",
+    "Parameters and AdamW's two moments have how many times the bytes of the parameters?",
     "training_memory.kept_for_good",
-    "All three have the shape of the parameters, in float32.",
+    "Parameters and both moments have the same shapes, in float32.",
     "AdamW keeps two numbers for each parameter.",
     {
         4.0: "that counts all gradients. At the peak, backward has only begun.",
-        2.0: "AdamW keeps two moments, and the parameters themselves are there, too.",
+        2.0: "that leaves out the parameters themselves or one of the two moments.",
     },
 )
 FIGURES: Mapping[str, Measure] = {

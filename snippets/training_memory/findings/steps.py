@@ -59,7 +59,7 @@ def opening(device: Device) -> Html:
         name: {"iteration": run_of(device, variant).timing("iteration")}
         for name, variant in {**EAGER, **COMPILED}.items()
     }
-    return timing_bars(device, groups, "One training step in four precisions", axis="time of an iteration")
+    return timing_bars(device, groups, "Time of a training step by precision", axis="time of an iteration")
 
 
 def phase_kernels(device: Device) -> Html:
@@ -82,7 +82,16 @@ def phase_kernels(device: Device) -> Html:
                 format_value(kernel_time_us(work_compiled), "us"),
             ]
         )
-    head = ["phase", "kernels", "products", "CPU, profiled", "GPU", "share", "compiled: kernels", "compiled: GPU"]
+    head = [
+        "phase",
+        "kernels",
+        "products",
+        "CPU time, with the profiler",
+        "GPU time",
+        "share of GPU time",
+        "compiled: kernels",
+        "compiled: GPU time",
+    ]
     return table("The phases of one step under autocast, eager and compiled", head, rows)
 
 
@@ -102,7 +111,7 @@ def phase_times(device: Device) -> Html:
 
 @claim("TM1", equals(2))
 def backward_products(device: Device) -> Figure:
-    """Backward computes two matrix products for each one of forward."""
+    """Backward computes two matrix products for each matrix product of forward."""
     return run_of(device, "autocast").per_step(lambda step: products(step, "backward") / products(step, "forward"))
 
 
@@ -123,7 +132,7 @@ def backward_in_float32(device: Device) -> Figure:
 
 @claim("TM3", at_most(10), scope="timing")
 def optimizer_is_small(device: Device) -> Figure:
-    """Fused, the optimizer takes less than a tenth of the GPU's time of a step under autocast."""
+    """The fused optimizer takes less than a tenth of the GPU's time of a step under autocast."""
     return share_of_gpu_time(run_of(device, "autocast"), lambda step: in_phase(step, "optimizer"))
 
 

@@ -27,7 +27,7 @@ from snippets.lab.recording.schema import Timing
 from snippets.training_step.findings.loops import FAULTS
 
 CHAPTER = "training_step"
-VARIANTS: Mapping[str, str] = {"before": "a graph for each length", "after": "mark_dynamic", "padded": "padded"}
+VARIANTS: Mapping[str, str] = {"before": "dynamic=False", "after": "mark_dynamic", "padded": "padded to one length"}
 RECOMPILE_LIMIT = 8
 """Of torch._dynamo.config: graphs for one function, after which it stays eager."""
 
@@ -39,7 +39,7 @@ def _lengths(device: Device, variant: str) -> dict[str, list[float]]:
 
 @claim("TS63", equals(RECOMPILE_LIMIT))
 def graphs_before(device: Device) -> Figure:
-    """With dynamic=False, Dynamo compiles eight graphs and then no more."""
+    """With dynamic=False, Dynamo compiles eight graphs and then compiles no more graphs."""
     return Figure(int(max(_lengths(device, "before")["graphs"])), origin=device[f"{CHAPTER}/lengths"].origin)
 
 
@@ -51,7 +51,7 @@ def graphs_after(device: Device) -> Figure:
 
 @claim("TS65", at_least(1))
 def limit_warnings(device: Device) -> Figure:
-    """When Dynamo gives up, it warns of recompile_limit."""
+    """When Dynamo stops compiling new graphs, a warning names recompile_limit."""
     lines = device[f"{CHAPTER}/lengths"].data["before"]["warnings"]
     return Figure(sum("recompile_limit" in line for line in lines), origin=device[f"{CHAPTER}/lengths"].origin)
 
@@ -93,8 +93,8 @@ def _eager(device: Device, variant: str, *, first: bool) -> Timing:
 
 @claim("TS66", between(0.8, 1.25), scope="timing")
 def eager_in_silence(device: Device) -> Figure:
-    """From its second iteration on, a length that came after the limit, and so has no graph, takes as long as with
-    mark_dynamic, within a quarter. A clock barely tells."""
+    """From the second iteration on, an iteration at a length without a graph takes as long as with mark_dynamic, within
+    a quarter."""
     eager, compiled = (_eager(device, variant, first=False) for variant in ("before", "after"))
     return ratio_of_pairs(eager, compiled, f"{device[f'{CHAPTER}/lengths'].origin}, in pairs")
 
@@ -106,7 +106,7 @@ def first_eager(device: Device) -> Figure:
 
 @claim("TS67", at_least(0), scope="timing")
 def recompile_unused(device: Device) -> Figure:
-    """Without the profiler, compiling another graph of the model costs no more than the ceiling of the rule
+    """Without the profiler, compiling another graph of the model takes at most as long as the ceiling of the rule
     recompiles."""
     after = _median_us(device, "after", compiling=False)
     most_us = FAULTS["recompile"].ceiling(device).number + after.number
@@ -130,8 +130,8 @@ def lengths(device: Device) -> Html:
             ]
         )
     count = len(_lengths(device, "before")["us"])
-    head = ["batches", "graphs", f"{count} iterations", "one that compiles", "one that doesn't"]
-    return table("A loop whose batches vary in length", head, rows)
+    head = ["loop", "graphs", f"all {count} iterations", "iteration that compiles", "iteration that doesn't compile"]
+    return table("Times of a loop whose batches vary in length", head, rows)
 
 
 def _breaks(device: Device, variant: str) -> dict[str, Any]:
@@ -141,7 +141,7 @@ def _breaks(device: Device, variant: str) -> dict[str, Any]:
 
 @claim("TS73", equals(True))
 def graphs_of_breaks(device: Device) -> Figure:
-    """With a check that breaks the graph in each block, Dynamo makes at least two graphs, and without the check it
+    """With a check that breaks the graph in each block, Dynamo makes at least two graphs. Without the check, Dynamo
     makes one graph."""
     graphs = [int(_breaks(device, variant)["graphs"]) for variant in ("before", "after")]
     display = f"{graphs[0]} graphs, then {graphs[1]}"
@@ -151,11 +151,11 @@ def graphs_of_breaks(device: Device) -> Figure:
 def breaks(device: Device) -> Html:
     """Dynamo's graphs of a model with a check that breaks the graph, and without it."""
     rows: list[list[Cell]] = []
-    for variant, name in (("before", "checked in each block"), ("after", "without the check")):
+    for variant, name in (("before", "with a check in each block"), ("after", "without the check")):
         found = _breaks(device, variant)
         reasons = "; ".join(reason.splitlines()[0] for reason in found["breaks"])
         rows.append([name, f"{found['graphs']}", reasons or None])
-    return table("A model with and without graph breaks", ["model", "graphs", "Dynamo's reason"], rows)
+    return table("A model with and without graph breaks", ["model", "graphs", "Dynamo's reason for the break"], rows)
 
 
 def _iterations(device: Device) -> list[dict[str, Any]]:
@@ -187,14 +187,15 @@ def tuned_kernels(device: Device) -> Figure:
 
 @claim("TS76", at_least(95))
 def tuning_share(device: Device) -> Figure:
-    """Of the kernels in the first iteration of a compiled loop, at least 95 % only time launch configurations."""
+    """In the first iteration of a compiled loop, at least 95 % of kernels run only to time launch configurations."""
     first, later = tuning_kernels(device), tuned_kernels(device)
     return Figure(100 * (1 - later.number / first.number), "%", origin=first.origin)
 
 
 @claim("TS77", at_least(10), scope="timing")
 def tuning_busy(device: Device) -> Figure:
-    """In the first iteration of a compiled loop, the GPU works at least ten times as long as in a later one."""
+    """In the first iteration of a compiled loop, the GPU works at least ten times as long as in a later
+    iteration."""
     first, later = _iterations(device)[0]["busy_us"], _later(device, "busy_us")
     origin = f"{device[f'{CHAPTER}/tuning'].origin}, first over later"
     return Figure(first / statistics.median(later), "x", (first / max(later), first / min(later)), origin)
@@ -217,5 +218,5 @@ def tuning(device: Device) -> Html:
         ]
         for number, iteration in enumerate(_iterations(device)[:3], 1)
     ]
-    head = ["iteration", "kernels", "the GPU works", "wall time"]
+    head = ["iteration", "kernels", "GPU busy time", "wall time"]
     return table("The first iterations of a compiled loop", head, rows)

@@ -85,17 +85,18 @@ def products_floor(device: Device) -> Figure:
 
 
 PRODUCTS = Computation(
-    "How long must the products take?",
+    "How long must the matrix products take?",
     "training_step.products_floor_us",
     "Six FLOPs for each weight and token, at {training_step.product_rate}.",
     "Multiply weights by tokens by six, and divide by the rate.",
-    {"training_step.products_forward_us": "that is forward alone. Backward has two products for each of forward's."},
+    {"training_step.products_forward_us": "that is forward alone. Backward has twice as many products."},
 )
 
 
 @claim("TS50", at_least(2), scope="timing")
 def products_over_next(device: Device) -> Figure:
-    """In the healthy step, matrix products take at least twice as much of the GPU's time as any other purpose."""
+    """In the healthy step, matrix products take at least twice as much GPU time as the kernels of any other
+    purpose."""
 
     def ratio(step: Step) -> float:
         times = gpu_time_us(step)
@@ -119,13 +120,13 @@ def pointwise_of_iteration(device: Device) -> Figure:
 
 @claim("TS52", at_most(10), scope="timing")
 def optimizer_share(device: Device) -> Figure:
-    """In the healthy step, clipping and the optimizer take less than a tenth of the GPU's time."""
+    """In the healthy step, clipping and the optimizer together take less than a tenth of the GPU's time."""
     return _share(device, "clip and optimizer")
 
 
 @claim("TS53", at_least(90), scope="timing")
 def gpu_busy(device: Device) -> Figure:
-    """In the healthy loop, the GPU works at least 90 % of the time."""
+    """In the healthy loop, the GPU works for at least 90 % of an iteration."""
     return busy_share(device[HEALTHY])
 
 
@@ -151,7 +152,7 @@ def opening(device: Device) -> Html:
         "CPU": [(name, annotation_us(step, name)) for name in PHASES],
         "GPU": [(name, busy_us(activities)) for name, activities in by_phase(step).items()],
     }
-    caption = "One healthy step: what the CPU and the GPU take for each phase"
+    caption = "CPU time and GPU time of each phase of one healthy step"
     return stacked_bars(device, groups, caption, axis="time, with the profiler")
 
 
@@ -163,14 +164,14 @@ def phases(device: Device) -> Html:
         cpu_us = annotation_us(step, name)
         cells = (format_value(cpu_us, "us"), format_value(busy_us(on_gpu), "us"), f"{len(on_gpu):,}")
         rows.append([code(name), *cells])
-    head = ["phase", "CPU, with the profiler", "GPU", "kernels, copies and fills"]
+    head = ["phase", "CPU time, with the profiler", "GPU time", "kernels, copies and fills"]
     return table("The phases of one healthy step", head, rows)
 
 
 def purposes(device: Device) -> Html:
     """The GPU's time of a step by purpose."""
     parts = list(gpu_time_us(device[HEALTHY].step).items())
-    caption = "What the GPU works on in one healthy step"
+    caption = "The GPU's time of one healthy step, by purpose of the kernels"
     return stacked_bars(device, {"one step": parts}, caption, axis="GPU time", kinds=LOOKS)
 
 
@@ -193,8 +194,8 @@ def owners(device: Device) -> Html:
                     format_value(kernel.duration_us, "us"),
                 ]
             )
-    head = ["kernel", "phase", "operator, module and line", "time"]
-    return table("The ten longest kernels, one for each place in the code", head, rows, text_columns=3)
+    head = ["kernel", "phase", "operator, module and line", "GPU time"]
+    return table("The ten longest kernels of different names, and where they are launched", head, rows, text_columns=3)
 
 
 def memory(device: Device) -> Html:
@@ -213,7 +214,9 @@ def memory(device: Device) -> Html:
         ]
         cells = (format_value(held[-1], "bytes"), format_value(max(held), "bytes")) if held else (None, None)
         rows.append([code(name), *cells])
-    return table("Memory of the GPU in one healthy step", ["phase", "allocated at its end", "at most"], rows)
+    return table(
+        "GPU memory allocated in one healthy step", ["phase", "at the end of the phase", "at most in the phase"], rows
+    )
 
 
 FIGURES: Mapping[str, Measure] = {

@@ -17,16 +17,16 @@ FAULTS = {
     fault.name: fault
     for fault in (
         _fault("item", "Reading values in every step", "sync-in-step"),
-        _fault("loader", "A loader that stalls", "loader-stall"),
+        _fault("loader", "A data loader that stalls", "loader-stall"),
         _fault("pageable", "Copies from pageable memory", "pageable-copies", "pinned"),
         _fault("recompile", "Compiling for each length", "recompiles"),
         _fault("breaks", "A graph that breaks in each block", "graph-breaks"),
-        _fault("layout", "Copies for a layout", "needless-copies"),
-        _fault("optimizer", "An optimizer as a loop", "optimizer-loop"),
+        _fault("layout", "Copies for a contiguous layout", "needless-copies"),
+        _fault("optimizer", "An optimizer that loops over parameters", "optimizer-loop"),
         _fault("tensor_cores", "Products without tensor cores", "no-tensor-cores"),
         _fault("allocator", "Memory returned in every step", "allocator-in-step"),
         _fault("tiny", "Hundreds of tiny kernels", "tiny-kernels"),
-        _fault("attention", "Attention written out", "unfused-attention"),
+        _fault("attention", "Attention in separate operators", "unfused-attention"),
         _fault("cold", "A profile of the first steps", "first-step"),
     )
 }

@@ -34,21 +34,21 @@ def _sum_us(device: Device, clock: str, phases: Sequence[str]) -> Figure:
 
 @claim("TS60", at_most(0.5), scope="timing")
 def wrong_clock(device: Device) -> Figure:
-    """By a clock that doesn't synchronize, forward, backward and optimizer seem to take less than half of their
+    """By a clock that doesn't synchronize, forward, backward and optimizer seem to take less than half of their real
     time."""
     return unpaired_ratio(*(_sum_us(device, clock, PHASES[:3]) for clock in ("wrong", "right")))
 
 
 @claim("TS61", at_least(50), scope="timing")
 def item_blamed(device: Device) -> Figure:
-    """By a clock that doesn't synchronize, item seems to take most of the step."""
+    """By a clock that doesn't synchronize, the phase item seems to take most of the step."""
     whole = _sum_us(device, "wrong", PHASES)
     return percent(unpaired_ratio(_clock(device, "wrong", "item"), whole))
 
 
 @claim("TS62", at_most(5), scope="timing")
 def item_alone(device: Device) -> Figure:
-    """By a clock that synchronizes, item takes less than 5 % of the step."""
+    """By a clock that synchronizes, the phase item takes less than 5 % of the step."""
     return percent(unpaired_ratio(_clock(device, "right", "item"), _sum_us(device, "right", PHASES)))
 
 
@@ -57,7 +57,11 @@ def clocks(device: Device) -> Html:
     rows = [
         [code(phase), *(figure_cell(_clock(device, clock, phase)) for clock in ("wrong", "right"))] for phase in PHASES
     ]
-    return table("One step by two clocks", ["phase", "without synchronize", "with synchronize"], rows)
+    return table(
+        "Time of each phase of one step, by two clocks",
+        ["phase", "clock without synchronize", "clock with synchronize"],
+        rows,
+    )
 
 
 def _allocator(device: Device, setting: str) -> dict[str, list[int]]:
@@ -67,7 +71,7 @@ def _allocator(device: Device, setting: str) -> dict[str, list[int]]:
 
 @claim("TS68", at_least(1))
 def expandable_holds_less(device: Device) -> Figure:
-    """If lengths vary, PyTorch holds at least as much memory by default as with expandable segments."""
+    """If sequence lengths vary, PyTorch holds at least as much memory by default as with expandable segments."""
     held = [_allocator(device, setting)["held"][-1] for setting in ("default", "expandable segments")]
     return Figure(held[0] / held[1], "x", origin=device[f"{CHAPTER}/memory"].origin)
 
@@ -80,8 +84,8 @@ def allocators(device: Device) -> Html:
         used, held = max(found["used"]), found["held"][-1]
         cells = (format_value(used, "bytes"), format_value(held, "bytes"), f"{found['allocations'][-1]:,}")
         rows.append([setting, *cells])
-    head = ["allocator", "used at most", "held at the end", "allocations from the driver"]
-    return table("Lengths that vary, and what PyTorch holds for them", head, rows)
+    head = ["allocator", "most memory in use", "memory held at the end", "allocations from the driver"]
+    return table("Memory that PyTorch holds while sequence lengths vary", head, rows)
 
 
 def _cost(device: Device, loop: str, option: str) -> Figure:
@@ -91,19 +95,19 @@ def _cost(device: Device, loop: str, option: str) -> Figure:
 
 @claim("TS69", at_least(1.5), scope="timing")
 def profiled_tiny(device: Device) -> Figure:
-    """Recording makes the loop of tiny kernels at least 1.5 times as slow, even without options."""
+    """Even without options, the profiler makes an iteration of tiny kernels take at least 1.5 times as long."""
     return unpaired_ratio(_cost(device, "tiny", "none"), _cost(device, "tiny", "without"))
 
 
 @claim("TS70", at_least(1.02), scope="timing")
 def stacks_cost(device: Device) -> Figure:
-    """Recording the loop of tiny kernels with stacks takes at least 2 % longer than recording it without options."""
+    """An iteration of tiny kernels takes at least 2 % longer recorded with stacks than recorded without options."""
     return unpaired_ratio(_cost(device, "tiny", "with_stack"), _cost(device, "tiny", "none"))
 
 
 @claim("TS71", at_most(1.25), scope="timing")
 def profiled_healthy(device: Device) -> Figure:
-    """Recording without options makes the healthy loop at most a quarter slower."""
+    """Without options, the profiler makes an iteration of the healthy loop take at most a quarter longer."""
     return unpaired_ratio(_cost(device, "healthy", "none"), _cost(device, "healthy", "without"))
 
 
@@ -117,8 +121,8 @@ def options(device: Device) -> Html:
         costs = (figure_cell(_cost(device, loop, option)) for loop in ("healthy", "tiny"))
         size = format_value(entry["bytes"], "bytes") if entry["bytes"] else None
         rows.append([code(name) if "_" in name else name, *costs, size])
-    head = ["recorded with", "a healthy iteration", "one of tiny kernels", "trace of three healthy ones"]
-    return table("What the profiler's options cost", head, rows)
+    head = ["recorded with", "healthy iteration", "iteration of tiny kernels", "trace of three healthy iterations"]
+    return table("Time of a recorded iteration, by the profiler's options", head, rows)
 
 
 PRINTED = ("Name", "Self CPU", "CPU total", "Self CUDA", "CUDA total", "# of Calls")
@@ -143,7 +147,7 @@ def printed(device: Device) -> Html:
         shapes = row[SHAPES] if row[SHAPES] != "[]" else ""
         name = code(row["Name"]) + (f"<br><small>{escape(shapes)}</small>" if shapes else "")
         rows.append([Html(name), *(row[heading] for heading in PRINTED[1:])])
-    return table("What these lines print, without averages and percentages", list(PRINTED), rows)
+    return table("The printed table, without averages and percentages", list(PRINTED), rows)
 
 
 def thousand_iterations(device: Device) -> Figure:

@@ -60,7 +60,7 @@ ROWS: Mapping[str, tuple[Row, ...]] = {
     ),
     "optimizer": (
         row_of("Optimizer.step#AdamW.step"),
-        Row("kernels below it", ".*", launched_by=re.escape("Optimizer.step#AdamW.step")),
+        Row("kernels below `Optimizer.step#AdamW.step`", ".*", launched_by=re.escape("Optimizer.step#AdamW.step")),
     ),
     "tensor_cores": (
         Row("products with `sgemm`, `simt` or `ffma` in their names", ".*(sgemm|simt|ffma).*"),
@@ -104,8 +104,8 @@ def rows(device: Device, fault: str) -> Html:
         [with_code(row.shown), *(_number_and_time(*loop) for loop in loops)] for row, loops in found_rows(device, fault)
     ]
     first = ROWS[fault][0].shown.replace("`", "")
-    caption = f"The rows that give it away, in one recorded step: {first}"
-    return table(caption, ["row: its number and time", "before", "after"], lines)
+    caption = f"Rows of one recorded step, before and after the fix: {first}"
+    return table(caption, ["row: count and total time", "before", "after"], lines)
 
 
 def _number_and_time(count: int, us: float) -> str:

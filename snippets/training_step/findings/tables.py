@@ -17,10 +17,10 @@ from snippets.training_step.findings.pictures import PHASES, phases_timeline as 
 from snippets.training_step.findings.rows import rows as rows
 
 BETWEEN: Mapping[str, Mapping[str, str]] = {
-    "pageable": {"pinned memory": "pageable_pinned", "on a stream of its own": "pageable_after"},
+    "pageable": {"pinned memory": "pageable_pinned", "pinned memory, separate stream": "pageable_after"},
     "tensor_cores": {"TF32": "tensor_cores_after", "autocast to bf16": "tensor_cores_autocast"},
     "optimizer": {"foreach": "optimizer_foreach", "fused": "optimizer_after"},
-    "tiny": {"compiled": "tiny_compiled", "with CUDA graphs": "tiny_after"},
+    "tiny": {"compiled": "tiny_compiled", "compiled, with CUDA graphs": "tiny_after"},
 }
 """Fault -> heading of a variant -> its experiment, where there are more than two."""
 
@@ -32,8 +32,15 @@ def all_faults(device: Device) -> Html:
         before, after = (device[loop].time("iteration") for loop in FAULTS[name].loops)
         figures = (before, after, FAULTS[name].ceiling(device), ceiling_share(device, name), FAULTS[name].lost(device))
         lines.append([FAULTS[name].title, *map(figure_cell, figures)])
-    head = ["fault", "iteration before", "after", "ceiling of its rule", "of the recorded step", "lost to the fault"]
-    return table("Ten faults, and what mending each one bought", head, lines)
+    head = [
+        "fault",
+        "iteration before",
+        "iteration after",
+        "ceiling of the rule",
+        "ceiling / recorded step",
+        "lost time / iteration",
+    ]
+    return table("Ten faults, and the time that each fix saves", head, lines)
 
 
 OPENING = ("item", "loader", "tiny", "tensor_cores")
@@ -42,7 +49,7 @@ OPENING = ("item", "loader", "tiny", "tensor_cores")
 
 def opening(device: Device) -> Html:
     """An iteration of four faults' loops, before and after the mend."""
-    caption = "An iteration with one of four faults, before and after its mend"
+    caption = "Time of an iteration with one of four faults, before and after the fix"
     return fault_bars(device, map(FAULTS.__getitem__, OPENING), caption, "time of an iteration")
 
 
@@ -55,12 +62,12 @@ def times(device: Device, fault: str) -> Html:
     """Iterations of a fault's loops, every variant, and the ceiling of its rule."""
     before, after = FAULTS[fault].loops
     between = BETWEEN.get(fault, {})
-    lines: list[list[Cell]] = [["before", figure_cell(device[before].time("iteration"))]]
+    lines: list[list[Cell]] = [["before the fix", figure_cell(device[before].time("iteration"))]]
     lines += [[name, figure_cell(device[f"training_step/{loop}"].time("iteration"))] for name, loop in between.items()]
     if after not in {f"training_step/{loop}" for loop in between.values()}:
-        lines.append(["after", figure_cell(device[after].time("iteration"))])
-    lines.append(["the rule's ceiling of what can be saved", figure_cell(FAULTS[fault].ceiling(device))])
-    return table(f"{FAULTS[fault].title}: an iteration", ["loop", "time"], lines)
+        lines.append(["after the fix", figure_cell(device[after].time("iteration"))])
+    lines.append(["ceiling: the most that a fix can save", figure_cell(FAULTS[fault].ceiling(device))])
+    return table(f"{FAULTS[fault].title}: time of an iteration", ["loop", "time"], lines)
 
 
 def gain(device: Device, fault: str, variants: Mapping[str, str], caption: str) -> Html:
@@ -76,8 +83,8 @@ def first_steps(device: Device) -> Html:
         times = [sum(op.duration_us for op in step.ops if _is_phase(op, name)) for step in (first, third)]
         lines.append([code(name), *(format_value(us, "us") for us in times)])
     lines.append(["the whole step", *(format_value(step_us(step), "us") for step in (first, third))])
-    head = ["phase, time of the CPU", "first iteration", "third"]
-    return table("The first iteration of a process, and its third", head, lines)
+    head = ["phase", "first iteration", "third iteration"]
+    return table("CPU time of the first and the third iteration of a process", head, lines)
 
 
 def _is_phase(op: CpuOp, name: str) -> bool:
@@ -105,4 +112,9 @@ def sizes(device: Device) -> Html:
         loops.setdefault(", ".join(different), []).append(fault.title)
     lines: list[list[Cell]] = [["the healthy loop", ", ".join(f"{SIZES[key]} {healthy[key]:,}" for key in SIZES)]]
     lines += [["; ".join(titles), text] for text, titles in loops.items()]
-    return table("The healthy loop's sizes, and each fault's own", ["loop", "sizes"], lines, text_columns=2)
+    return table(
+        "Sizes of the healthy loop, and the different sizes of the loops with faults",
+        ["loop", "sizes"],
+        lines,
+        text_columns=2,
+    )

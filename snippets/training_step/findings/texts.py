@@ -26,7 +26,9 @@ def limit_warning(device: Device) -> Html:
 def printed_text(device: Device) -> Html:
     """The complete output of the ten lines, folded; its long lines scroll."""
     text = device[f"{CHAPTER}/ten_lines"].data["printed"]
-    return details("The same as printed", f'<pre data-search-exclude><code tabindex="0">{_trimmed(text)}</code></pre>')
+    return details(
+        "The complete table, as printed", f'<pre data-search-exclude><code tabindex="0">{_trimmed(text)}</code></pre>'
+    )
 
 
 def printed_twice(device: Device) -> Html:
@@ -36,14 +38,14 @@ def printed_twice(device: Device) -> Html:
 
 def lengths_and_warning(device: Device) -> Html:
     """Iterations of varying length, the row of a trace that shows a compilation, and Dynamo's warning."""
-    warning = f"<p>The warning, as it was logged:</p>{limit_warning(device)}"
+    warning = f"<p>Dynamo's warning:</p>{limit_warning(device)}"
     return Html(lengths(device) + rows(device, "recompile") + warning)
 
 
 def breaks_and_reason(device: Device) -> Html:
     """A compiled loop with graph breaks and without, and Dynamo's reason in full."""
     reason = preformatted(device[f"{CHAPTER}/graph_breaks"].data["before"]["breaks"][0])
-    return Html(f"{breaks(device)}<p>Dynamo's reason in full:</p>{reason}")
+    return Html(f"{breaks(device)}<p>Dynamo's complete reason for the graph break:</p>{reason}")
 
 
 def preformatted(text: str) -> Html:

@@ -108,7 +108,7 @@ def test_kernels_by_kind_and_phase(device: Device) -> None:
 
 
 @pytest.mark.parametrize(
-    ("operator", "kind"), [("aten::add_", "sums"), ("aten::gelu_backward", "GELU"), ("aten::fill_", "others")]
+    ("operator", "kind"), [("aten::add_", "sums"), ("aten::gelu_backward", "GELU"), ("aten::fill_", "other kernels")]
 )
 def test_what_a_kernel_is_for(device: Device, operator: str, kind: str) -> None:
     step = steps.run_of(device, "autocast").step

@@ -78,7 +78,7 @@ def test_recorded_counts(fault: str, counts: list[tuple[int, int]]) -> None:
 
 def test_the_table_of_a_fault() -> None:
     html = rows(RECORDED, "item")
-    assert "The rows that give it away, in one recorded step: cudaStreamSynchronize" in html
+    assert "Rows of one recorded step, before and after the fix: cudaStreamSynchronize" in html
     assert "Reading values" not in html  # the reader finds the fault in the rows
     assert "<code>cudaStreamSynchronize</code>" in html
     assert "3 in 572 µs" in html
