@@ -45,7 +45,7 @@ class Rule:
     needs: tuple[Callable[[Rule, Facts], CannotTell | None], ...] = ()
     """What a trace must have: functions of missing.py."""
     is_once: bool = False
-    """Whether it costs its time once: mending it does not shorten the steps that follow."""
+    """Whether it costs its time once: fixing it does not shorten the steps that follow."""
     confidence: Confidence = "medium"
     """How a finding is known: see `CONFIDENCE`."""
     mistaken: str = ""
@@ -79,7 +79,7 @@ class Finding:
     evidence_us_per_step: float
     """Time that these events take in a step."""
     saving_us_per_step: float
-    """The most that a step can get shorter by mending it, never a promise: the `ceiling` in reports and JSON."""
+    """The most that a step can get shorter by fixing it, never a promise: the `ceiling` in reports and JSON."""
     advice: str = ""
     """The fix in this case; the rule's own advice if empty."""
     measured: tuple[Measured, ...] = ()

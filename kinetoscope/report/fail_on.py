@@ -11,7 +11,7 @@ from kinetoscope.trace.soundness import is_whole
 
 
 def exit_code(report: MultiReport | DiagnosedTrace, severity: Severity) -> int:
-    """1 if a finding has this severity or a higher one and mending it shortens later steps; 3 if a file is damaged.
+    """1 if a finding has this severity or a higher one and fixing it shortens later steps; 3 if a file is damaged.
 
     Raises `TraceError` if two traces are compared, or if a digest has no findings.
     """

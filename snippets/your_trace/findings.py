@@ -120,8 +120,8 @@ def ceilings(device: Device) -> Html:
         title = finding(device, experiment, rule).rule.title
         named = Html(f"{escape(title)}<small>{escape(experiment)} → {escape(mended)}</small>")
         rows.append([named, figure_cell(most), figure_cell(less)])
-    head = ["finding, and its mend", "saves at most", "saved"]
-    return table("Two ceilings, and how much their mends saved", head, rows)
+    head = ["finding, and its fix", "saves at most", "saved"]
+    return table("Two ceilings, and how much the fixes saved", head, rows)
 
 
 def compared(device: Device) -> Html:
