@@ -110,7 +110,7 @@ def _why(finding: Finding, diagnosed: DiagnosedTrace) -> str:
     lines = [
         f"<p>{with_code(rule.looks_for)}</p>",
         f"<p><strong>What you see</strong> {symptom}</p>" if symptom else "",
-        f"<p><strong>Reported</strong> {with_code(rule.threshold)}</p>",
+        f"<p><strong>Condition</strong> {with_code(rule.threshold)}</p>",
         f"<p><strong>When it is no fault</strong> {with_code(rule.mistaken)}</p>" if rule.mistaken else "",
         f"<p><strong>Source of the rule</strong> {with_links(rule.source)}</p>",
         f"<p><strong>In the book</strong> {where}</p>" if where else "",

@@ -145,10 +145,10 @@ def rules(device: Device) -> Html:
 def _rule(rule: Rule) -> str:
     lines = {
         "Looks for": with_code(rule.looks_for),
-        "Reported": with_code(rule.threshold),
+        "Condition": with_code(rule.threshold),
         "What to do": with_code(rule.advice),
         "When it is no fault": with_code(rule.mistaken),
-        "Whose rule": with_links(rule.source),
+        "Source of the rule": with_links(rule.source),
         "In this book": _section(rule.name),
     }
     inner = "".join(
