@@ -54,10 +54,10 @@ def findings_html(diagnosed: DiagnosedTrace, anchors: Anchors, drawn: frozenset[
         ]
         for index, finding in enumerate(found, 1)
     ]
-    head = ["severity", "finding", "mending it saves at most, per step", "of a step"]
+    head = ["severity", "finding", "a fix saves at most, per step", "of a step"]
     overview = table("Findings, the largest first", head, rows, text_columns=2) if len(found) > 3 else ""
     promise = (
-        "A ceiling is the most that a step can get shorter by mending one finding: never a promise. "
+        "A ceiling is the most that a step can get shorter by fixing one finding: never a promise. "
         "Findings can be about the same time, so their ceilings do not add up."
     )
     return Html(f"{overview}{''.join(articles)}<p class='lab-note'>{escape(promise)}</p>")

@@ -131,8 +131,8 @@ def _largest(finding: Finding, step_us: float, unit: str) -> str:
     doubt = f" {finding.doubt}" if finding.doubt else ""
     title, part = finding.rule.title, finding.saving_us_per_step / step_us if step_us else 0.0
     if part > 1:
-        return f"{title}: mending it saves at most {saves} per {unit}, more than the {unit} itself takes.{doubt}"
-    return f"{title}: mending it saves at most {saves} per {unit} ({percent(part)}).{doubt}"
+        return f"{title}: a fix saves at most {saves} per {unit}, more than the {unit} itself takes.{doubt}"
+    return f"{title}: a fix saves at most {saves} per {unit} ({percent(part)}).{doubt}"
 
 
 def tiles_html(diagnosed: DiagnosedTrace) -> Html:

@@ -80,7 +80,7 @@ def _beside_waiting(found: RankFinding, part: RankParts | None, late: int | None
         return found
     severity = severity_of(max(0.0, found.saving_us - part.waiting_us), part.step_us)
     first = (
-        "Most of it is waiting for other ranks." if late is None else f"Most of it is waiting: mend rank {late} first."
+        "Most of it is waiting for other ranks." if late is None else f"Most of it is waiting: fix rank {late} first."
     )
     advice = f"{first} {found.advice}"
     return replace(
@@ -147,7 +147,7 @@ def rank_findings_html(findings: Findings, report: RanksReport) -> Html:
 def _table(caption: str, rows: Sequence[Sequence[Cell]]) -> str:
     if not rows:
         return ""
-    head = ["severity", "finding", "ranks", "mending it saves at most, per step"]
+    head = ["severity", "finding", "ranks", "a fix saves at most, per step"]
     return table(caption, head, rows, text_columns=3, scrolls=True)
 
 

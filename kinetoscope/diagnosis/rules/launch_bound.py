@@ -65,8 +65,8 @@ RULE = Rule(
     "another cause, long gaps (see slow-cpu-code), and the time before the first GPU work and after the last GPU "
     "work.",
     threshold=f"The gaps take at least {MIN_SHARE:.0%} of the median step, and all waits for the CPU take at least "
-    f"{MIN_WAITING:.1%}, because the rule assumes that the profiler makes launches {SLOWDOWN:.0f} times as long. A step "
-    "doesn't count if its GPU work is as long as the step.",
+    f"{MIN_WAITING:.1%}, because the rule assumes that the profiler makes launches {SLOWDOWN:.0f} times as long. A "
+    "step doesn't count if its GPU work is as long as the step.",
     source=f"{TRACELENS} (cpu_idle_analysis.py: GPU idle above 15 %); the profiler's part is measured in this book's "
     "recordings",
     advice="First measure the step without the profiler, because the profiler makes launches, and this ceiling, 1.5 "
