@@ -49,29 +49,33 @@ GAPS = Branch(
     (
         Symptom(
             "gap-in-operators",
-            "It works in operators",
-            "Operators and launches follow each other without a pause, above short kernels and gaps.",
-            "Launch less: compile, use CUDA graphs, a fused optimizer or a larger batch. A faster kernel changes "
-            "nothing here.",
+            "The CPU runs operators",
+            "On the CPU, operators and launches follow each other without a pause. The GPU runs short kernels with "
+            "gaps.",
+            "Launch fewer kernels: compile, or use CUDA graphs, a fused optimizer or a larger batch. In transformers, "
+            'pass `cache_implementation="static"` to `generate`. A faster kernel doesn\'t shorten such a step.',
             "training_step_faults/#thousands-of-tiny-kernels",
             ("launch-bound", "optimizer-loop", "small-copies", "tiny-kernels", "tiny-operators"),
-            also=("decoder/#who-waits",),
+            also=("decoder/#who-waits", "decoder/#ladder"),
         ),
         Symptom(
             "gap-in-a-wait",
-            "It waits for the GPU",
-            "A synchronize call or a blocking copy: `.item()`, `print(loss)`, or `.to()` from pageable memory.",
-            "Read values every hundredth step only. Copy from pinned memory with `non_blocking=True`.",
+            "The CPU waits for the GPU",
+            "The CPU is in a synchronize call or a blocking copy: `.item()`, `print(loss)`, or `.to()` from pageable "
+            "memory.",
+            "Read losses and other values only every hundredth step. Copy inputs from pinned memory with "
+            "`non_blocking=True`.",
             "training_step_faults/#item-in-every-step",
             ("exposed-copies", "gpu-bubbles", "host-reads", "pageable-copies", "sync-in-step"),
             also=("training_step_faults/#pageable-copies",),
         ),
         Symptom(
             "gap-outside-pytorch",
-            "It isn't in PyTorch",
-            "Hardly an operator, and no CUDA call, above the gap: the loader, your own Python, or garbage collection.",
-            "Raise the loader's `num_workers` and `prefetch_factor`. Record again with `with_stack=True`: it names the "
-            "line.",
+            "The CPU is outside PyTorch",
+            "During the gap, the CPU runs almost no operator and no CUDA call. The CPU waits for the data loader, "
+            "runs your own Python, or collects garbage.",
+            "Raise the loader's `num_workers` and `prefetch_factor`. To find the line of Python, record again with "
+            "`with_stack=True`.",
             "training_step_faults/#a-loader-that-stalls",
             ("garbage-collection", "loader-stall", "slow-cpu-code", "slow-python"),
         ),
@@ -79,20 +83,20 @@ GAPS = Branch(
 )
 FULL = Branch(
     "The GPU lane is full",
-    "What fills it?",
+    "What fills the GPU lane?",
     (
         Symptom(
             "products-at-the-ceiling",
-            "GEMMs near the ceiling",
-            "Matrix products that run nearly as fast as a large product on this GPU.",
-            "Compute less: a smaller type, fewer or smaller products. No other kernel is much faster.",
+            "Fast matrix products",
+            "The matrix products run nearly as fast as a large product on this GPU.",
+            "Compute less: use a smaller type, and fewer or smaller products. No other kernel is much faster.",
             "regimes/#three-traces",
             (),
         ),
         Symptom(
             "bytes-at-the-ceiling",
-            "Kernels near the copy rate",
-            "Pointwise kernels and copies nearly as fast as a plain copy, or a softmax between two `bmm`.",
+            "Kernels that move bytes",
+            "Pointwise kernels run nearly as fast as a plain copy, or a softmax runs between two `bmm`.",
             "Move fewer bytes: fuse with `torch.compile`, compute attention in one kernel, avoid copies between types "
             "and layouts.",
             "mlp/#what-is-in-the-fused-kernel",
@@ -112,49 +116,53 @@ FULL = Branch(
         ),
         Symptom(
             "below-both-ceilings",
-            "Neither of the two",
-            "Products in float32 or float64, or products of odd shapes.",
-            "Let products use tensor cores: bf16, or TF32 for float32; sizes that are multiples of eight.",
+            "Slow matrix products",
+            "The matrix products are in float32 or float64, or have odd shapes.",
+            "Let products use tensor cores: use bf16, TF32 for float32, and sizes that are multiples of eight.",
             "training_step_faults/#no-tensor-cores",
             ("float64-kernels", "no-tensor-cores", "slow-products"),
         ),
         Symptom(
             "collectives-alone",
-            "Collectives alone",
-            "NCCL's kernels, and no other kernel of their GPU meanwhile. Their time includes waiting for a late rank.",
-            "Compare the ranks: the shortest call is the late rank's. Send during backward, or send less.",
+            "Only collectives",
+            "NCCL's kernels run alone on their GPU. Their time includes the wait for a late rank.",
+            "Compare the ranks: the late rank has the shortest NCCL kernel. Send during backward, or send less.",
             "your_trace/#which-rank-is-late",
             ("exposed-communication", "stragglers"),
         ),
     ),
 )
 UNEVEN = Branch(
-    "Steps differ",
-    "What stands out?",
+    "The steps differ",
+    "How do the steps differ?",
     (
         Symptom(
             "one-giant-step",
-            "One giant step",
-            "One step takes many times as long as the others: mostly the first, in which everything is set up.",
-            "Let the schedule warm up before it keeps a step. A later giant is a slowed or shared GPU.",
+            "One step is much longer",
+            "One step takes many times as long as the others. Usually the first step is this long, "
+            "because it sets everything up.",
+            "Let the schedule warm up before it keeps a step. If a later step is much longer, the GPU is shared or its "
+            "clock dropped.",
             "training_step_faults/#cold-measurements",
             ("first-step", "gpu-slowed", "profiler-overhead"),
         ),
         Symptom(
             "compiling-again",
-            "It compiles again",
-            "Seconds of compiling in a step with a new shape, or several compiled regions where you expect one.",
-            "Read `TORCH_LOGS=recompiles,graph_breaks`. Use `mark_dynamic` for sizes that vary, or pad to a few sizes.",
+            "A step compiles again",
+            "A step with a new shape compiles for seconds, or a step runs several compiled regions where you expect "
+            "one region.",
+            "Read the log of `TORCH_LOGS=recompiles,graph_breaks`. Use `mark_dynamic` for sizes that vary, or pad to a "
+            "few sizes.",
             "training_step_faults/#recompilation",
             ("graph-breaks", "recompiles"),
             also=("training_step_faults/#graph-breaks",),
         ),
         Symptom(
             "memory-grows",
-            "Memory grows, or runs out",
-            "`cudaMalloc` and `cudaFree` inside a step, or a peak that grows with the square of the sequence.",
-            "Attention in one kernel, checkpointing, steady shapes, no `empty_cache`. Fragmentation: "
-            "`PYTORCH_ALLOC_CONF=expandable_segments:True`.",
+            "Memory grows or runs out",
+            "A step calls `cudaMalloc` and `cudaFree`, or twice the sequence length takes four times the peak memory.",
+            "Compute attention in one kernel, use checkpointing, keep shapes steady, and don't call `empty_cache`. If "
+            "an allocation fails while enough memory is free, set `PYTORCH_ALLOC_CONF=expandable_segments:True`.",
             "training_memory_peak/#peak-by-phase",
             ("allocator-in-step",),
             also=("training_memory_peak/#fragmentation", "training_step_faults/#allocator-in-the-step"),

@@ -54,7 +54,7 @@ def findings_html(diagnosed: DiagnosedTrace, anchors: Anchors, drawn: frozenset[
         ]
         for index, finding in enumerate(found, 1)
     ]
-    head = ["severity", "finding", "fixing it saves at most, per step", "of a step"]
+    head = ["severity", "finding", "a fix saves at most, per step", "of a step"]
     overview = table("Findings, the largest first", head, rows, text_columns=2) if len(found) > 3 else ""
     promise = (
         "A ceiling is the most that a step can get shorter by fixing one finding: never a promise. "
@@ -110,7 +110,7 @@ def _why(finding: Finding, diagnosed: DiagnosedTrace) -> str:
     lines = [
         f"<p>{with_code(rule.looks_for)}</p>",
         f"<p><strong>What you see</strong> {symptom}</p>" if symptom else "",
-        f"<p><strong>Reported</strong> {with_code(rule.threshold)}</p>",
+        f"<p><strong>Condition</strong> {with_code(rule.threshold)}</p>",
         f"<p><strong>When it is no fault</strong> {with_code(rule.mistaken)}</p>" if rule.mistaken else "",
         f"<p><strong>Source of the rule</strong> {with_links(rule.source)}</p>",
         f"<p><strong>In the book</strong> {where}</p>" if where else "",

@@ -108,7 +108,7 @@ def _cost(diagnosed: DiagnosedTrace) -> str:
 
 
 def _pauses(diagnosed: DiagnosedTrace, largest: Finding) -> str:
-    """The idle time between the steps, if it is more than fixing the largest finding saves; else empty."""
+    """The idle time between the steps, if it is more than mending the largest finding saves; else empty."""
     idle = diagnosed.idle
     saving_us = 0.0 if largest.rule.is_once else largest.saving_us_per_step
     if idle is None or idle.between_steps_us <= 2 * saving_us * len(diagnosed.facts.steps):
@@ -131,8 +131,8 @@ def _largest(finding: Finding, step_us: float, unit: str) -> str:
     doubt = f" {finding.doubt}" if finding.doubt else ""
     title, part = finding.rule.title, finding.saving_us_per_step / step_us if step_us else 0.0
     if part > 1:
-        return f"{title}: fixing it saves at most {saves} per {unit}, more than the {unit} itself takes.{doubt}"
-    return f"{title}: fixing it saves at most {saves} per {unit} ({percent(part)}).{doubt}"
+        return f"{title}: a fix saves at most {saves} per {unit}, more than the {unit} itself takes.{doubt}"
+    return f"{title}: a fix saves at most {saves} per {unit} ({percent(part)}).{doubt}"
 
 
 def tiles_html(diagnosed: DiagnosedTrace) -> Html:

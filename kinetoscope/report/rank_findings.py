@@ -46,7 +46,7 @@ class RankFinding:
     advice: str
     severity: Severity
     saving_us: float
-    """The most that a step gets shorter by fixing it."""
+    """The most that a step gets shorter by mending it."""
     row: FindingRow
     """As it is in the JSON of a report on this trace alone."""
 
@@ -147,7 +147,7 @@ def rank_findings_html(findings: Findings, report: RanksReport) -> Html:
 def _table(caption: str, rows: Sequence[Sequence[Cell]]) -> str:
     if not rows:
         return ""
-    head = ["severity", "finding", "ranks", "fixing it saves at most, per step"]
+    head = ["severity", "finding", "ranks", "a fix saves at most, per step"]
     return table(caption, head, rows, text_columns=3, scrolls=True)
 
 

@@ -95,7 +95,9 @@ def _number(number: int, x: str, y: int) -> str:
 
 def first_look(device: Device) -> Html:
     """The first numbers to check, for a step that waits for the CPU and for one that does not."""
-    return comparison_table(device, FIRST_STEPS, "A first look at three traces", quantities=FIRST_QUANTITIES)
+    return comparison_table(
+        device, FIRST_STEPS, "Kernels, GPU time and CPU time in three traces", quantities=FIRST_QUANTITIES
+    )
 
 
 def journey(device: Device, experiment: str, caption: str = "") -> Html:
@@ -109,14 +111,14 @@ def journey(device: Device, experiment: str, caption: str = "") -> Html:
     rows: list[Sequence[Cell]] = []
     for op in kernel.op.chain if kernel.op else ():
         kind = "annotation" if op.is_annotation else "operator"
-        tie = f"External id {op.external_id}" if op is kernel.op else "time: it encloses the next row"
+        tie = f"External id {op.external_id}" if op is kernel.op else "time, which encloses the next row"
         rows.append([code(op.name), f"{kind}, CPU", tie, *_times(step, op)])
     if kernel.launch:
         tie = f"External id {kernel.launch.external_id}, correlation {kernel.launch.correlation}"
         rows.append([code(kernel.launch.name), "CUDA call, CPU", tie, *_times(step, kernel.launch)])
     tie = f"External id {kernel.external_id}, correlation {kernel.correlation}"
     rows.append([kernel_name_html(kernel.name), f"kernel, stream {kernel.stream}", tie, *_times(step, kernel)])
-    head = ["name", "what and where", "tied by", "begins after", "lasts"]
+    head = ["name", "kind and lane", "linked by", "start in the step", "duration"]
     return table(caption or f"From annotation to kernel: {experiment}, {step.name}", head, rows, text_columns=3)
 
 

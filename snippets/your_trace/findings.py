@@ -33,10 +33,10 @@ MLP = ("unfused-elementwise", "mlp/eager", "mlp/compiled")
 """Rule, recording in which it finds its fault, and the recording of the same work without the fault."""
 
 FIRST_LINES = (
-    "python train.py                     # yours, with the lines below",
+    "python train.py                     # your loop, which records a trace",
     "pip install WHEEL",
     "kinetoscope doctor trace.json.gz    # is the trace whole?",
-    "kinetoscope report trace.json.gz    # the first finding; --open shows them all",
+    "kinetoscope report trace.json.gz    # what is slow? --open shows the report",
 )
 WITHOUT_INSTALLING = (
     "uvx --from WHEEL kinetoscope report trace.json.gz",
@@ -58,7 +58,7 @@ def without_installing(device: Device) -> Html:
     """The report by uv or pipx, and the wheel as a file; the same for every device."""
     return Html(
         f"{shell_lines(WITHOUT_INSTALLING)}<p>On a machine without a network, copy {wheel_link()} and a wheel of "
-        "msgspec there, and give pip their paths.</p>"
+        "msgspec to this machine, and give pip the paths of the two wheels.</p>"
     )
 
 
@@ -70,7 +70,7 @@ def examples(device: Device) -> Html:
         link = Html(f'<a href="{escape(address)}">{escape(title)}</a>')
         report_page(device, experiment)  # raises where the link would lead nowhere
         rows.append([link, headline(report_of(device, experiment))])
-    return table("Three reports", ["report", "what it says first"], rows, text_columns=2, is_searched=True)
+    return table("Three reports", ["report", "headline of the report"], rows, text_columns=2, is_searched=True)
 
 
 def finding(device: Device, experiment: str, rule: str) -> Finding:
@@ -120,8 +120,8 @@ def ceilings(device: Device) -> Html:
         title = finding(device, experiment, rule).rule.title
         named = Html(f"{escape(title)}<small>{escape(experiment)} → {escape(mended)}</small>")
         rows.append([named, figure_cell(most), figure_cell(less)])
-    head = ["finding, and its fix", "saves at most", "saved"]
-    return table("Two ceilings, and how much the fixes saved", head, rows)
+    head = ["finding, and its fix", "ceiling", "time that the fix saved"]
+    return table("Two ceilings, and the time that the fixes saved", head, rows)
 
 
 def compared(device: Device) -> Html:
@@ -145,10 +145,10 @@ def rules(device: Device) -> Html:
 def _rule(rule: Rule) -> str:
     lines = {
         "Looks for": with_code(rule.looks_for),
-        "Reported": with_code(rule.threshold),
+        "Condition": with_code(rule.threshold),
         "What to do": with_code(rule.advice),
         "When it is no fault": with_code(rule.mistaken),
-        "Whose rule": with_links(rule.source),
+        "Source of the rule": with_links(rule.source),
         "In this book": _section(rule.name),
     }
     inner = "".join(
@@ -201,7 +201,7 @@ def exit_codes(device: Device) -> Html:
     checks: list[list[Cell]] = [[code(f"kinetoscope {asked}"), text] for asked, text in CHECKS.items()]
     return Html(
         table("Exit codes of all commands", ["code", "meaning"], codes, text_columns=2)
-        + table("When each check passes", ["command", "the check passes if"], checks, text_columns=2)
+        + table("What can fail", ["check", "passes if"], checks, text_columns=2)
     )
 
 

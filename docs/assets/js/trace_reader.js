@@ -64,11 +64,11 @@
     input.onchange = () => read([...input.files]);
     const choose = make("label", { className: "first" }, "Choose files", input);
     const what = make("p", {}, make("code", {}, "trace.json"), " or ", make("code", {}, ".json.gz"));
-    what.append(` of torch.profiler, up to ${size(LIMIT_BYTES)} unpacked. Two traces: before and after. Ranks of a job: all at once.`);
+    what.append(` of torch.profiler, up to ${size(LIMIT_BYTES)} unpacked. To compare, choose two traces. Of a job, choose the traces of all ranks.`);
     const parts = [make("strong", {}, INVITATION), what, choose];
     if (sample) parts.push(make("p", {}, "or ", button("try a trace of this book", () => readSample(sample))));
     const promise = make("p", {}, make("b", {}, "Your trace stays on this machine."));
-    promise.append(" Your browser reads it, with Python from this site, and the page can connect to no other site.");
+    promise.append(" Your browser reads the trace with Python from this site. The page can connect to no other site.");
     show("idle", [...parts, promise], isFirst ? null : input);
   }
 

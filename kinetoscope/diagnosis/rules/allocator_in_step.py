@@ -42,15 +42,16 @@ def _has_settled(facts: Facts, calls: Sequence[Span]) -> bool:
 RULE = Rule(
     name="allocator-in-step",
     title="Memory is allocated from the driver inside a step",
-    looks_for="cudaMalloc, cudaFree, cudaHostAlloc and their like: PyTorch's allocator keeps memory and needs none of "
-    "them once warm. cudaFree also waits for the GPU. Steps right after a cold one may fill the allocator.",
-    threshold=f"from a ceiling of {MIN_SHARE:.0%} of the median step on",
+    looks_for="The CPU calls cudaMalloc, cudaFree, cudaHostAlloc or a similar function inside a step. A warm "
+    "allocator of PyTorch keeps its memory and makes no such calls. cudaFree also waits for the GPU. Steps right "
+    "after a cold step may fill the allocator.",
+    threshold=f"The ceiling is at least {MIN_SHARE:.0%} of the median step.",
     source=f"{MSPROF} (memory.yaml: 10 ms); the share is this book's",
-    advice="In the first steps this is warm-up: record later ones. Else sizes change from step to step, or memory is "
-    "short: pad to a few sizes, set PYTORCH_ALLOC_CONF=expandable_segments:True, do not call "
+    advice="If these are the first steps, record later steps. If not, sizes change from step to step, or memory is "
+    "short: pad to a few sizes, set PYTORCH_ALLOC_CONF=expandable_segments:True, and don't call "
     "torch.cuda.empty_cache() in the loop.",
     find=find,
     needs=(no_calls, no_gpu_work, no_warm_step),
     confidence="high",
-    mistaken="The loop is not warm yet: the first steps fill the allocator, and later steps call none of these.",
+    mistaken="The loop isn't warm yet: the first steps fill the allocator, and later steps make no such calls.",
 )

@@ -94,15 +94,16 @@ def _prompt_length(op: CpuOp) -> int:
 RULE = Rule(
     name="cache-maximum",
     title="Attention reads an almost empty cache to its end",
-    looks_for="In steps that produce one token: attention with a mask over a cache of fixed size, which the step "
-    "writes in place, compared with the positions that the prompts and tokens of the trace can have filled.",
-    threshold=f"The cache is more than {MIN_TIMES} times as long as its filled part; the time of the rest, as a share "
-    "of attention and of its copies for all heads, is at least 1 % of a step.",
+    looks_for="In steps that produce one token, attention with a mask reads a cache of fixed size, which the step "
+    "writes in place. The rule compares the size of the cache with the number of positions that the prompts and "
+    "tokens of the trace can have filled.",
+    threshold=f"The cache is more than {MIN_TIMES} times as long as its filled part. The unfilled part's share of the "
+    "time of attention, and of copies for all heads, is at least 1 % of a step.",
     source=f"{STATIC_CACHE}; the threshold is this book's",
-    advice="Make the cache as long as prompt and answer need (`max_cache_len`, `max_new_tokens`), in a few sizes "
-    "such as 256, 512 and 1,024, so that each is compiled once; or pass attention only the filled part, rounded up "
+    advice="Make the cache as long as prompt and answer need (`max_cache_len`, `max_new_tokens`). Use a few sizes, "
+    "such as 256, 512 and 1,024, so that each size compiles once. Or pass attention only the filled part, rounded up "
     "to a block.",
     find=find,
     confidence="low",
-    mistaken="Prompt and answer are longer in use than in this trace, so that they fill the cache.",
+    mistaken="In use, prompts and answers are longer than in this trace, and fill the cache.",
 )

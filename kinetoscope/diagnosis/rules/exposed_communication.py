@@ -61,16 +61,18 @@ def _name(activity: GpuActivity) -> str:
 RULE = Rule(
     name="exposed-communication",
     title="Collectives that no other work hides",
-    looks_for="Kernels of NCCL, RCCL or an engine, and copies between GPUs, while no other kernel of the step runs on "
-    "their GPU. A collective also waits for the slowest rank: part of its time may be waiting, which the traces of all "
-    "ranks tell.",
-    threshold=f"from {MIN_SHARE:.0%} of a step on, or of its GPU work if the CPU runs ahead; means over steps and GPUs",
+    looks_for="Kernels of NCCL, RCCL or an inference engine, or copies between GPUs, run while no other kernel of "
+    "the step runs on the same GPU. Part of a collective's time may be waiting for the slowest rank. Only the traces "
+    "of all ranks tell how much.",
+    threshold=f"Such time is at least {MIN_SHARE:.0%} of a step, or of the step's GPU work if the CPU runs ahead "
+    "(means over steps and GPUs).",
     source=f"{TENSORBOARD} (communication above 10 % of a step)",
-    advice="Overlap: DDP with larger or smaller buckets (bucket_cap_mb), FSDP prefetching, async_op=True and wait() "
-    "later. Send less: bf16 gradients, accumulate over several steps.",
+    advice="Overlap communication with computing: DDP with larger or smaller buckets (bucket_cap_mb), FSDP "
+    "prefetching, or async_op=True and a later wait(). Send less: use bf16 gradients, or accumulate gradients over "
+    "several steps.",
     find=find,
     needs=(no_gpu_work,),
     confidence="high",
-    mistaken="Part of the time is waiting for a late rank: the network is not slow, and overlapping hides nothing. "
-    "Only the traces of all ranks tell.",
+    mistaken="Part of the time is waiting for a late rank. Then the network isn't slow, and overlapping doesn't "
+    "help. Only the traces of all ranks tell.",
 )

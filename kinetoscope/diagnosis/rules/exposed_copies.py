@@ -46,15 +46,15 @@ def _has_own_rule(copy: GpuActivity) -> bool:
 RULE = Rule(
     name="exposed-copies",
     title="Copies between host and GPU that no kernel hides",
-    looks_for="Memcpy HtoD and DtoH on any stream, from any memory, while no kernel runs: batches, offloaded weights, "
-    "optimizer states or caches, checkpoints, .cpu(), .numpy() and .tolist(). Copies within a GPU count as its work. "
-    "Uploads from pageable memory have a rule of their own.",
-    threshold=f"from {MIN_SHARE:.0%} of a step on",
+    looks_for="Copies between CPU and GPU (Memcpy HtoD and DtoH) run while no kernel runs. Such copies move batches, "
+    "offloaded weights, optimizer states, caches or checkpoints, or come from .cpu(), .numpy() and .tolist(). Copies "
+    "within a GPU count as GPU work. Copies to the GPU from pageable memory have a separate rule.",
+    threshold=f"Such time is at least {MIN_SHARE:.0%} of a step.",
     source=f"{NSYS_AI} (copies to the GPU above 5 % of an iteration; here those that no kernel hides, in both "
     "directions)",
-    advice="Copy while kernels run: from or to pinned memory, non_blocking=True, on a stream of its own, and early "
-    "enough: prefetch the next batch or layer. Copy less: reduce on the GPU, convert to a smaller type first, copy "
-    "seldom, and keep on the GPU what fits.",
+    advice="Copy while kernels run: use pinned memory, non_blocking=True and a separate stream, and prefetch the "
+    "next batch or layer. Copy less: reduce on the GPU, convert to a smaller type first, copy rarely, and keep on "
+    "the GPU what fits.",
     find=find,
     needs=(no_gpu_work,),
     confidence="high",

@@ -75,18 +75,20 @@ def _started(calls: Sequence[CudaCall]) -> str:
 RULE = Rule(
     name="first-step",
     title="The first step takes much longer",
-    looks_for="A first step much longer than the others: it loads kernels, compiles, tunes and fills the allocator, "
-    "or has work that the others lack. The other findings leave it out. Without such a step: long calls before the "
-    "first GPU work of the trace, which create contexts or load modules, once.",
-    threshold=f"over {WARM_UP_RATIO:.0f} times the median of the others with as much work and "
-    f"{MIN_WARM_UP_US / 1000:.0f} ms longer, of at least {MIN_STEPS} steps, unless later ones are as long again; of "
-    f"two, over {WARM_UP_RATIO_OF_TWO:.0f} times the other; else, if calls of at least {MIN_CALL_US / 1000:.0f} ms, "
-    f"none of which is half as long again later, take {START_UP_US / 1000:.0f} ms before the first GPU work",
+    looks_for="The first step is much longer than the others, because it loads kernels, compiles, tunes and fills "
+    "the allocator, or has additional work. All other rules leave this step out. If no step is much longer, the rule "
+    "looks for long calls before the first GPU work of the trace, which create contexts or load modules once.",
+    threshold=f"With {MIN_STEPS} or more steps, the first step takes over {WARM_UP_RATIO:.0f} times the median of the "
+    f"other steps with as much work, and {MIN_WARM_UP_US / 1000:.0f} ms longer, and no later step is as long. With "
+    f"two steps, the first step takes over {WARM_UP_RATIO_OF_TWO:.0f} times as long as the other step. Without such a "
+    f"step, calls of at least {MIN_CALL_US / 1000:.0f} ms take {START_UP_US / 1000:.0f} ms before the first GPU work, "
+    "and no such call is half as long again later.",
     source=f"{GPUPROF} (warm-up: above 3 times the median); the start of the runtime is this book's",
-    advice="Record later: torch.profiler.schedule(wait=5, warmup=2, active=3). To start faster, cache compiled code "
-    "(TORCHINDUCTOR_CACHE_DIR) and tuning results.",
+    advice="Record later steps: torch.profiler.schedule(wait=5, warmup=2, active=3). To start faster, cache compiled "
+    "code (TORCHINDUCTOR_CACHE_DIR) and tuning results.",
     find=find,
     is_once=True,
     confidence="high",
-    mistaken="The first step is meant to be in the trace, as for measuring a cold start, or it has other work.",
+    mistaken="You want the first step in the trace, for example to measure a cold start, or the first step has other "
+    "work.",
 )

@@ -123,14 +123,15 @@ def _describe(waste: Sequence[Waste], time_us: float) -> str:
 RULE = Rule(
     name="float64-kernels",
     title="Float64 by accident",
-    looks_for="Kernels with float64 in their names or, where a name has no type, whose operator launches no other "
-    "kernel and reads no floating-point tensor but float64, in a step that mostly computes in other types: often a "
-    "NumPy array or a Python list that became a tensor. In a trace without GPU work: operators with such a tensor.",
-    threshold=f"They take at least 1 % of a step and at most {MAX_SHARE:.0%} of its kernel time, or of its operators' "
-    "time: above, it is on purpose.",
+    looks_for="In a step that mostly computes in other types, a kernel has float64 in its name. If the name has no "
+    "type, the kernel's operator launches no other kernel, and its only floating-point inputs are float64. In a "
+    "trace without GPU work, the rule looks for operators with such inputs. The cause is often a NumPy array or a "
+    "Python list that became a tensor.",
+    threshold=f"The float64 work takes at least 1 % of a step, and at most {MAX_SHARE:.0%} of the step's kernel time, "
+    "or of its operators' time. A larger share is probably on purpose.",
     source=OWN,
-    advice="Give the type where the tensor is made: `torch.as_tensor(array, dtype=torch.float32)`.",
+    advice="Give the type where your code creates the tensor: `torch.as_tensor(array, dtype=torch.float32)`.",
     find=find,
     confidence="medium",
-    mistaken="The computation needs float64, as a sum over very many values may.",
+    mistaken="The computation needs float64, for example to sum very many values.",
 )

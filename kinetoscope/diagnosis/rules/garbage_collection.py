@@ -37,11 +37,12 @@ def find(facts: Facts) -> Sequence[Finding] | CannotTell:
 RULE = Rule(
     name="garbage-collection",
     title="Python collects garbage inside a step",
-    looks_for="Python GC events, or calls of gc.collect where stacks were recorded, while the GPU has no work.",
-    threshold=f"from a ceiling of {MIN_SHARE:.0%} of the median step on",
+    looks_for="Python collects garbage while the GPU has no work. The trace shows GC events, or, if stacks were "
+    "recorded, calls of gc.collect.",
+    threshold=f"The ceiling is at least {MIN_SHARE:.0%} of the median step.",
     source=f"{MSPROF} (gc.yaml: 1 ms); {NSYS_AI} (GC pauses); the share is this book's",
-    advice="gc.collect(); gc.freeze() after building the model, then gc.disable() and gc.collect() every few hundred "
-    "steps, on all ranks at the same step.",
+    advice="After building the model, call gc.collect(), gc.freeze() and gc.disable(). Then call gc.collect() every "
+    "few hundred steps, on all ranks at the same step.",
     find=find,
     confidence="high",
     mistaken="The collector runs rarely in the whole run, and happens to run in the recorded steps.",

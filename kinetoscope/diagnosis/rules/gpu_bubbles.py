@@ -37,17 +37,17 @@ def find(facts: Facts) -> Sequence[Finding] | CannotTell:
 RULE = Rule(
     name="gpu-bubbles",
     title="A GPU is idle while another GPU works",
-    looks_for="Several GPUs of one process that do not work at the same time: layers on different GPUs, of which one "
-    "waits for the other (naive model parallelism), stages of a pipeline with few micro-batches, or a GPU with more "
-    "work than the others. The ceiling spreads all work evenly over the GPUs. GPUs of other processes do not count.",
-    threshold=f"a GPU idles while another GPU works for {MIN_SHARE:.0%} of a step, a mean over the GPUs",
+    looks_for="Several GPUs of one process don't work at the same time. For example, layers on different GPUs wait "
+    "for each other (naive model parallelism), a pipeline has few micro-batches, or one GPU has more work than the "
+    "others. The ceiling spreads all work evenly over the GPUs. GPUs of other processes don't count.",
+    threshold=f"A GPU is idle while another GPU works for at least {MIN_SHARE:.0%} of a step (mean over the GPUs).",
     source="GPipe (bubbles of a pipeline): https://arxiv.org/abs/1811.06965; the share is this book's",
-    advice="Split each batch into micro-batches and pipeline them (`torch.distributed.pipelining`), or give each GPU a "
-    "part of every batch or layer, in a process of its own: DistributedDataParallel, FSDP or tensor parallelism. If "
-    "the model fits on one GPU, use one.",
+    advice="Split each batch into micro-batches and pipeline them (`torch.distributed.pipelining`). Or give each GPU "
+    "a part of every batch or layer, in a separate process: DistributedDataParallel, FSDP or tensor parallelism. If "
+    "the model fits on one GPU, use one GPU.",
     find=find,
     needs=(no_gpu_work,),
     confidence="high",
-    mistaken="The GPUs are meant to take turns, as one of them serves another program or holds what does not fit on "
-    "one.",
+    mistaken="The GPUs are meant to take turns. For example, one GPU serves another program, or holds what doesn't "
+    "fit on the other GPU.",
 )

@@ -54,16 +54,17 @@ def _shape(kernels: Sequence[GpuActivity]) -> list[object]:
 RULE = Rule(
     name="gpu-slowed",
     title="The GPU is throttled or shared",
-    looks_for="Steps that run the same kernels with the same grids in the same order, and in some of which most "
-    f"kernels of at least {MIN_KERNEL_US:.0f} µs take much longer. Data cannot explain that; clocks, or another "
-    "program, can.",
-    threshold=f"half of a step's kernels take {MIN_RATIO} times their median over the steps, together {MIN_SHARE:.0%} "
-    "of the median step",
+    looks_for="All steps run the same kernels with the same grids in the same order, but in some steps, most kernels "
+    f"of at least {MIN_KERNEL_US:.0f} µs take much longer. Lower clocks or another program on the GPU can be the "
+    "cause, but the data can't.",
+    threshold=f"Half of a step's kernels take {MIN_RATIO} times as long as their median over the steps, and the "
+    f"additional time is at least {MIN_SHARE:.0%} of the median step (mean over the steps).",
     source=f"after {GPUPROF} (p99 of the steps above twice p50); to compare kernels is this book's",
-    advice="nvidia-smi -q -d PERFORMANCE names what lowers the clocks, nvidia-smi pmon the programs on the GPU. Give "
-    "the job a GPU of its own; lock the clocks to compare.",
+    advice="The command nvidia-smi -q -d PERFORMANCE says what lowers the clocks, and nvidia-smi pmon lists the "
+    "programs on the GPU. Let no other program use the GPU. To compare runs, lock the clocks.",
     find=find,
     needs=(no_gpu_work,),
     confidence="medium",
-    mistaken="Kernels whose time depends on their data, such as sparse or routed work, got other data in these steps.",
+    mistaken="The time of some kernels depends on their data, as in sparse or routed work, and these steps had other "
+    "data.",
 )

@@ -86,16 +86,15 @@ def _per_step_us(facts: Facts, spans: Sequence[Interval]) -> float:
 RULE = Rule(
     name="graph-breaks",
     title="torch.compile splits a function",
-    looks_for="Python functions named torch_dynamo_resume_in_..., with which Dynamo goes on after code that it cannot "
-    "compile. Only stacks show them. The ceiling is the time in which no GPU works from a function's first graph to "
-    "its last, forward and backward, outside of the code that Inductor generated. What fusing across a break would "
-    "save is not counted.",
-    threshold="from the first on",
+    looks_for="A stack shows Python functions named torch_dynamo_resume_in_..., in which Dynamo continues after code "
+    "that it can't compile. The ceiling is the time without GPU work from a function's first graph to its last "
+    "graph, outside of Inductor's code. The ceiling doesn't include what fusing across a break would save.",
+    threshold="The trace shows one graph break or more.",
     source=f"{OWN}; https://docs.pytorch.org/docs/stable/torch.compiler_troubleshooting.html explains graph breaks",
-    advice="torch.compile(fullgraph=True) raises at the break, TORCH_LOGS=graph_breaks prints its reason: move "
-    "printing, .item() and foreign libraries out of the compiled function.",
+    advice="With fullgraph=True, torch.compile raises an error at the break. TORCH_LOGS=graph_breaks prints the "
+    "reason of each break. Move printing, .item() and calls of other libraries out of the compiled function.",
     find=find,
     needs=(no_operators,),
     confidence="high",
-    mistaken="The break is where the code must leave the graph, and the GPU has enough queued work to cross it.",
+    mistaken="The code must leave the graph at this break, and the GPU has enough queued work to stay busy.",
 )

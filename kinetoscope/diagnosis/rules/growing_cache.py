@@ -53,14 +53,15 @@ def _describe(waste: Sequence[Waste], time_us: float) -> str:
 RULE = Rule(
     name="growing-cache",
     title="The cache is copied for every token",
-    looks_for="In a step that produces one token: `aten::cat` of a tensor of three or more dimensions and one more "
-    "position of it, as a cache of keys and values that grows. Each token then reads and writes the whole cache once "
-    "more than attention needs.",
-    threshold="They take at least 1 % of a step.",
+    looks_for="In a step that produces one token, `aten::cat` joins a tensor of three or more dimensions with one "
+    "more position. A growing cache of keys and values does so. Then each token reads and writes the whole cache one "
+    "more time than attention needs.",
+    threshold="These copies take at least 1 % of a step.",
     source=f"{DYNAMIC_CACHE}; the share is this book's",
-    advice="Allocate the cache once for the longest sequence and write each position in place (`index_copy_`); in "
-    "transformers, cache_implementation='static'. Attention then should read only the filled part.",
+    advice="Allocate the cache once for the longest sequence, and write each position in place (`index_copy_`). In "
+    "transformers, pass cache_implementation='static' to generate. Attention should then read only the filled part "
+    "of the cache.",
     find=find,
     confidence="medium",
-    mistaken="The tensor that grows is no cache of keys and values, or the whole sequence is short.",
+    mistaken="The growing tensor isn't a cache of keys and values, or the whole sequence is short.",
 )

@@ -39,14 +39,14 @@ def find(facts: Facts) -> Sequence[Finding] | CannotTell:
 RULE = Rule(
     name="host-reads",
     title="The host reads values of every token",
-    looks_for="In a loop that produces one token per step: operators that copy a value to the host and wait for it, as "
-    ".item(), .tolist(), .cpu() and an `if` on a tensor do. The check for the end of a sequence is the usual one. The "
-    "CPU cannot launch the next token meanwhile. Other waits belong to the rule sync-in-step.",
-    threshold=f"reads that could save {MIN_SHARE:.0%} of the median step",
+    looks_for="In a loop that produces one token per step, an operator copies a value to the CPU, and the CPU waits "
+    "for this value: .item(), .tolist(), .cpu() or an `if` on a tensor. Usually the value says whether the sequence "
+    "ends. During the wait, the CPU can't launch the next token. Other waits belong to the rule sync-in-step.",
+    threshold=f"Without the reads, a step could be at least {MIN_SHARE:.0%} of the median step shorter.",
     source=f"{GENERATE_SYNCS}; the share is this book's",
-    advice="Keep the tokens on the GPU: feed the picked token back without reading it, and read the check for the end "
-    "every tenth token, or one token late from pinned memory. Tokens after the end are then cut off.",
+    advice="Keep the tokens on the GPU: feed the picked token back without reading it. Check for the end of the "
+    "sequence every tenth token, or one token late from pinned memory, and cut off tokens after the end.",
     find=find,
     confidence="high",
-    mistaken="The host must know each token before the next, as for grammars or tools that constrain the answer.",
+    mistaken="The CPU must know each token before the next token, as for grammars or tools that constrain the answer.",
 )

@@ -60,18 +60,21 @@ def find(facts: Facts) -> Sequence[Finding] | CannotTell:
 RULE = Rule(
     name="launch-bound",
     title="The GPU waits for launches",
-    looks_for="Gaps in which no GPU works while the CPU runs operators, launches or Python between them: the CPU "
-    "needs longer to launch a kernel than the GPU to run the one before. Gaps with another cause, long ones, which "
-    "slow-cpu-code reports, and the time before the first GPU work and after the last do not count.",
-    threshold=f"from {MIN_SHARE:.0%} of the median step on, if all waits for the CPU are {MIN_WAITING:.1%} of it: the "
-    f"profiler is taken to lengthen launching {SLOWDOWN:.0f} times; not if a step's own GPU work is as long",
+    looks_for="No GPU works in a gap while the CPU runs operators, launches, or Python between launches. The CPU "
+    "takes longer to launch a kernel than the GPU takes to run the kernel before. Some gaps don't count: gaps with "
+    "another cause, long gaps (see slow-cpu-code), and the time before the first GPU work and after the last GPU "
+    "work.",
+    threshold=f"The gaps take at least {MIN_SHARE:.0%} of the median step, and all waits for the CPU take at least "
+    f"{MIN_WAITING:.1%}, because the rule assumes that the profiler makes launches {SLOWDOWN:.0f} times as long. A "
+    "step doesn't count if its GPU work is as long as the step.",
     source=f"{TRACELENS} (cpu_idle_analysis.py: GPU idle above 15 %); the profiler's part is measured in this book's "
     "recordings",
-    advice="Measure the step without the profiler first: it lengthens launching 1.5 to 7 times, and this ceiling with "
-    "it. Then launch less often: larger batches, torch.compile (mode='reduce-overhead' replays CUDA graphs), fused "
-    "operators.",
+    advice="First measure the step without the profiler, because the profiler makes launches, and this ceiling, 1.5 "
+    "to 7 times as long. Then launch fewer kernels: use larger batches, torch.compile (mode='reduce-overhead' "
+    "replays CUDA graphs) or fused operators.",
     find=find,
     needs=(no_gpu_work, no_operators),
     confidence="medium",
-    mistaken="The profiler itself lengthens launching 1.5 to 7 times: without it, the CPU may run ahead of the GPU.",
+    mistaken="The profiler makes launches 1.5 to 7 times as long. Without the profiler, the CPU may launch fast "
+    "enough.",
 )

@@ -41,9 +41,9 @@ def _describe(waste: Sequence[Waste], time_us: float) -> str:
 RULE = Rule(
     name="layout-conversions",
     title="Convolutions convert the layout of their tensors",
-    looks_for="Kernels of cuDNN or MIOpen that copy a tensor from channels-first to channels-last or back "
-    "(nchwToNhwc, nhwcToNchw, batched_transpose), because the fast convolutions want the other format.",
-    threshold="They take at least 1 % of a step.",
+    looks_for="Kernels of cuDNN or MIOpen copy a tensor from channels-first to channels-last or back (nchwToNhwc, "
+    "nhwcToNchw, batched_transpose), because the fast convolutions need the other layout.",
+    threshold="These kernels take at least 1 % of a step.",
     source="PyTorch, channels last memory format: "
     "https://docs.pytorch.org/tutorials/intermediate/memory_format_tutorial.html; the threshold is this book's",
     advice="Convert model and input once: `model.to(memory_format=torch.channels_last)`, "
@@ -51,6 +51,6 @@ RULE = Rule(
     find=find,
     needs=(no_gpu_work,),
     confidence="medium",
-    mistaken="The convolution is so much faster in the other layout that converting pays, and the input arrives in "
-    "this one.",
+    mistaken="The convolution saves more time in the other layout than the conversions take, and the input can't "
+    "have this layout.",
 )

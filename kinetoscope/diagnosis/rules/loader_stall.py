@@ -113,15 +113,16 @@ def _finding(facts: Facts, title: str, fetches: Sequence[CpuSpan], loading_us: f
 RULE = Rule(
     name="loader-stall",
     title="The step waits for data",
-    looks_for="enumerate(DataLoader)#...__next__, PyTorch's annotation around fetching a batch, or the function "
-    "__next__ of its DataLoader, while the GPU has no work: in a step, or between steps that an annotation marks. "
-    "Loading without a DataLoader is not seen.",
-    threshold=f"from a ceiling of {MIN_SHARE:.0%} of a step on; not where the CPU never waits for the GPU "
-    f"and needs less time for a step than it, the profiler being taken to lengthen launching {SLOWDOWN:.0f} times",
+    looks_for="The CPU fetches a batch from a DataLoader (enumerate(DataLoader)#...__next__ or the function "
+    "__next__) while the GPU has no work, inside a step or between steps. The rule doesn't see loading without a "
+    "DataLoader.",
+    threshold=f"The ceiling is at least {MIN_SHARE:.0%} of a step. A loop doesn't count if its CPU never waits for "
+    "the GPU and takes less time for a step than the GPU. The rule assumes that the profiler makes launches "
+    f"{SLOWDOWN:.0f} times as long.",
     source=f"{TENSORBOARD} (DataLoader above 5 % of a step)",
-    advice="Use more num_workers with persistent_workers=True, a larger prefetch_factor, pin_memory=True; decode and "
-    "augment ahead of time or on the GPU. Time the step without the profiler, too: there the GPU's work may hide the "
-    "loader.",
+    advice="Use more num_workers with persistent_workers=True, a larger prefetch_factor, and pin_memory=True. Decode "
+    "and augment data ahead of time or on the GPU. Also time the step without the profiler, because then the loader "
+    "may work while the GPU is busy.",
     find=find,
     confidence="high",
     mistaken="The profiler slows the loop less than the loader's processes, or the trace begins while the workers "

@@ -82,18 +82,17 @@ def _read_bytes(step: Step, peaks: Peaks) -> int:
 RULE = Rule(
     name="memory-rate",
     title="A token is far from the memory's rate",
-    looks_for="In a loop that produces one token per step: the bytes of the matrix products with few rows, nearly all "
-    "of them weights, and of the keys and values that attention reads, against the datasheet's rate of the GPU's "
-    "memory. No token is faster than reading them once. Where a CUDA graph replays the tokens and the trace has the "
-    "prompt's operators, their weights are taken.",
+    looks_for="In a loop that produces one token per step, the rule compares the GPU's time with the time of "
+    "reading. The bytes to read are the keys and values for attention, and the factors of matrix products with few "
+    "rows, mostly weights. The rate is the datasheet's rate of the GPU's memory. If a CUDA graph replays the tokens, "
+    "the rule takes the weights from the prompt's operators.",
     threshold=f"The GPU works more than {MAX_TIMES_READING} times as long as reading takes, and at least "
-    f"{MIN_BUSY:.0%} of the step, since the profiler lengthens launching: below, launches come first.",
+    f"{MIN_BUSY:.0%} of the step. If the GPU works less, reduce launches first.",
     source=MEMORY_RATE,
-    advice="Fuse what lies between the products (torch.compile; 'max-autotune' also fuses conversions of weights), "
+    advice="Fuse the kernels between products (torch.compile; 'max-autotune' also fuses conversions of weights), "
     "join products that read the same input (q, k and v; gate and up), and let attention split the keys. Then read "
-    "fewer bytes: weights in fp8 or int8, or more sequences for the same weights.",
+    "fewer bytes: use weights in fp8 or int8, or more sequences for the same weights.",
     find=find,
     confidence="low",
-    mistaken="The GPU does other work than reading weights and cache, such as sampling or a second model, or clocks "
-    "are lowered on purpose.",
+    mistaken="The GPU has other work, such as sampling or a second model, or its clocks are lowered on purpose.",
 )

@@ -50,16 +50,16 @@ def _describe(waste: Sequence[Waste], time_us: float) -> str:
 RULE = Rule(
     name="needless-copies",
     title="Tensors are copied without need",
-    looks_for="Copies within the GPU that `aten::contiguous` or `aten::clone` made: of a view that the next operator "
-    "wants contiguous (`reshape` and `repeat` do it too), or for an operator that is not in place, such as "
-    "`masked_fill`. A clone that your code needs looks the same.",
-    threshold="They take at least 1 % of a step.",
+    looks_for="`aten::contiguous` or `aten::clone` copies a tensor within the GPU. Some copies make a view "
+    "contiguous for the next operator (as `reshape` and `repeat` do). Other copies belong to an operator that isn't "
+    "in place, such as `masked_fill`. A clone that your code needs looks the same.",
+    threshold="These copies take at least 1 % of a step.",
     source=f"{OWN}; {PERFESSOR} warns of memcpys above 10 %",
-    advice="Let the producer write the layout that its consumer reads, use operators that take views (`expand` in "
-    "place of `repeat`, grouped-query attention in place of repeated heads), and in-place operators where autograd "
-    "allows.",
+    advice="Let the producer write the layout that its consumer reads. Use operators that take views (`expand` "
+    "instead of `repeat`, grouped-query attention instead of repeated heads), and in-place operators where autograd "
+    "allows this.",
     find=find,
     needs=(no_gpu_work, partial(unseen, concerns=_is_copy, needs_shapes=False)),
     confidence="medium",
-    mistaken="The copy is needed: the program changes it, or keeps it while the original changes.",
+    mistaken="The program needs the copy: it changes the copy, or keeps the copy while the original changes.",
 )

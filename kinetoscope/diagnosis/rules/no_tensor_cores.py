@@ -66,10 +66,10 @@ def _describe(waste: Sequence[Waste], time_us: float) -> str:
 RULE = Rule(
     name="no-tensor-cores",
     title="Products do not use Tensor Cores",
-    looks_for="Kernels of matrix products and convolutions whose names say that they multiply on the ordinary units "
-    "(sgemm, simt, ffma), mostly float32 with TF32 off, on a GPU that has Tensor Cores. Float64 does not count.",
-    threshold=f"Every side of the product is at least {MIN_SIDE} long or, where the trace has no shapes, the kernel's "
-    f"tile at least {MIN_TILE}x{MIN_TILE}; the ceiling, at the peak of 16-bit products, is at least 1 % of a step.",
+    looks_for="On a GPU with Tensor Cores, a kernel of a matrix product or convolution has a name that says that it "
+    "doesn't use them (sgemm, simt, ffma). Mostly such products are in float32 with TF32 off. Float64 doesn't count.",
+    threshold=f"Every side of the product is at least {MIN_SIDE} long. If the trace has no shapes, the kernel's tile "
+    f"is at least {MIN_TILE}x{MIN_TILE}. The ceiling, at the peak of 16-bit products, is at least 1 % of a step.",
     source=f"{TENSORBOARD} (eligible operators, none on Tensor Cores); sides, tiles and the share are this book's",
     advice="Multiply in bfloat16 (`torch.autocast`), or allow TF32 for float32 products on Ampere and newer: "
     "`torch.set_float32_matmul_precision('high')`.",

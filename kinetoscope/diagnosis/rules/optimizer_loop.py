@@ -109,16 +109,15 @@ def _describe(waste: Sequence[Waste], time_us: float) -> str:
 RULE = Rule(
     name="optimizer-loop",
     title="The optimizer loops over parameters",
-    looks_for="Kernels, or in a trace without GPU work operators, under `Optimizer.step#...` that work on one tensor "
-    "each, neither foreach nor fused. The "
-    "ceiling includes the short gaps between them, and leaves one kernel for each parameter where the trace has "
-    "shapes.",
-    threshold=f"At least {MIN_KERNELS} of them in a step; the ceiling is at least 1 % of it.",
+    looks_for="Under `Optimizer.step#...`, kernels work on one tensor each, and are neither foreach nor fused "
+    "kernels. In a trace without GPU work, the rule looks for such operators. The ceiling includes the short gaps "
+    "between these kernels. If the trace has shapes, the ceiling leaves one kernel for each parameter.",
+    threshold=f"A step has at least {MIN_KERNELS} such kernels, and the ceiling is at least 1 % of the step.",
     source="PyTorch, torch.optim, for-loop, foreach and fused implementations: "
     "https://docs.pytorch.org/docs/stable/optim.html; the threshold is this book's",
-    advice="Construct the optimizer with `fused=True`, or with `foreach=True` where it has no fused implementation.",
+    advice="Construct the optimizer with `fused=True`. If it has no fused implementation, use `foreach=True`.",
     find=find,
     needs=(no_operators,),
     confidence="medium",
-    mistaken="The optimizer has neither a fused nor a foreach implementation, or parameters are few and large.",
+    mistaken="The optimizer has neither a fused nor a foreach implementation, or its parameters are few and large.",
 )

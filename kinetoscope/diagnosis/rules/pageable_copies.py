@@ -44,14 +44,14 @@ def find(facts: Facts) -> Sequence[Finding] | CannotTell:
 RULE = Rule(
     name="pageable-copies",
     title="Copies from pageable memory",
-    looks_for="Memcpy HtoD (Pageable -> Device): the driver first copies to pinned memory, and the CPU waits. Copies "
-    "from pinned memory are asynchronous, and run while the GPU computes.",
-    threshold=f"from a ceiling of {MIN_SHARE:.0%} of the median step on",
+    looks_for="The trace shows Memcpy HtoD (Pageable -> Device). For such a copy, the driver first copies to pinned "
+    "memory, and the CPU waits. Copies from pinned memory are asynchronous, and run while the GPU computes.",
+    threshold=f"The ceiling is at least {MIN_SHARE:.0%} of the median step.",
     source=f"{NSIGHT} (cuda_memcpy_async); the share is this book's",
     advice="Use DataLoader(pin_memory=True) and tensor.to(device, non_blocking=True). Create constants on the GPU "
     "(device=...) instead of copying them.",
     find=find,
     needs=(no_gpu_work,),
     confidence="high",
-    mistaken="The data is used once and pinning it takes longer than the copy saves.",
+    mistaken="The data is used once, and pinning the data takes longer than the copy saves.",
 )

@@ -36,14 +36,16 @@ def find(facts: Facts) -> Sequence[Finding] | CannotTell:
 RULE = Rule(
     name="profiler-overhead",
     title="The profiler takes much of the step",
-    looks_for="Events of the category overhead (Activity Buffer Request, Buffer Flush, Instrumentation, Lazy Function "
-    "Loading) while the GPU has no work. Traces of AMD GPUs and old traces have none.",
-    threshold=f"from a ceiling of {MIN_SHARE:.0%} of the median step on",
+    looks_for="The trace shows events of the category overhead (Activity Buffer Request, Buffer Flush, "
+    "Instrumentation, Lazy Function Loading) while the GPU has no work. Traces of AMD GPUs and old traces have no "
+    "such events.",
+    threshold=f"The ceiling is at least {MIN_SHARE:.0%} of the median step.",
     source=f"{OWN}; CUPTI's kinds of overhead: https://docs.nvidia.com/cupti/api/group__CUPTI__ACTIVITY__API.html",
-    advice="Without the profiler this time is gone: warm up in the schedule (wait=1, warmup=1), record fewer steps, "
-    "leave out with_stack, record_shapes and profile_memory. Lazy Function Loading is a kernel's first launch.",
+    advice="Without the profiler, a step doesn't have this time. Warm the profiler up in the schedule (wait=1, "
+    "warmup=1), record fewer steps, and leave out with_stack, record_shapes and profile_memory. Lazy Function "
+    "Loading is the first launch of a kernel.",
     find=find,
     needs=(no_gpu_work,),
     confidence="high",
-    mistaken="It is no fault of the program: without the profiler this time is gone.",
+    mistaken="The program itself has no fault, because without the profiler, a step doesn't have this time.",
 )

@@ -64,16 +64,16 @@ def _has_logits(activity: GpuActivity, rows: int, vocabulary: int) -> bool:
 RULE = Rule(
     name="prompt-logits",
     title="Logits of all positions of the prompt",
-    looks_for="Before the first token of a token loop: a product with as many columns as the last product of a token, "
-    "the vocabulary, and with a row for each position of the prompt. Only the last row of a sequence picks the first "
-    "token. The rest takes time and much memory.",
-    threshold=f"It has at least {MIN_ROWS} times the rows of a token, and with its conversions takes at least "
-    f"{MIN_SHARE:.0%} of the GPU's time before the first token.",
+    looks_for="Before the first token of a token loop, a product computes logits for each position of the prompt. "
+    "This product has as many columns as the last product of a token. Only the last position of a sequence picks the "
+    "first token. The other rows take time and much memory.",
+    threshold=f"The product has at least {MIN_ROWS} times as many rows as for a token. With its conversions, it takes "
+    f"at least {MIN_SHARE:.0%} of the GPU's time before the first token.",
     source=f"{LOGITS_TO_KEEP}; the threshold is this book's",
-    advice="Pass only the last position to the output layer: `head(hidden[:, -1:])`; in transformers, "
-    "`logits_to_keep=1`. Leave it if you score the prompt.",
+    advice="Pass only the last position to the output layer: `head(hidden[:, -1:])`. In transformers, use "
+    "`logits_to_keep=1`. If you score the prompt, keep all positions.",
     find=find,
     is_once=True,
     confidence="medium",
-    mistaken="The logits of all positions are wanted, as for scoring the prompt or speculative decoding.",
+    mistaken="You need the logits of all positions, for example to score the prompt or for speculative decoding.",
 )

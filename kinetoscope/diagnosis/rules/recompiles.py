@@ -43,13 +43,15 @@ def find(facts: Facts) -> Sequence[Finding] | CannotTell:
 RULE = Rule(
     name="recompiles",
     title="Code is compiled inside a step",
-    looks_for="Dynamo's annotations of compiling (dynamo_timed, entire_frame_compile), or with stacks the functions "
-    "of Dynamo and Triton that compile. A compile_id N/M with M above 0 is function N compiled again.",
-    threshold=f"from a ceiling of {MIN_SHARE:.0%} of the median step on",
+    looks_for="The trace shows Dynamo's annotations of compiling (dynamo_timed, entire_frame_compile). If stacks "
+    "were recorded, the trace shows functions of Dynamo and Triton that compile. A compile_id N/M with M above 0 "
+    "means that function N compiles again.",
+    threshold=f"The ceiling is at least {MIN_SHARE:.0%} of the median step.",
     source=f"{OWN}; https://docs.pytorch.org/docs/stable/torch.compiler_troubleshooting.html explains recompilation",
-    advice="In the first steps this is warm-up: record later ones. Else TORCH_LOGS=recompiles prints the guard that "
-    "failed: mark the dimension with torch._dynamo.mark_dynamic, pad to a few sizes, pass tensors instead of numbers.",
+    advice="If these are the first steps, record later steps. If not, TORCH_LOGS=recompiles prints the guard that "
+    "failed: mark the dimension with torch._dynamo.mark_dynamic, pad to a few sizes, or pass tensors instead of "
+    "numbers.",
     find=find,
     confidence="high",
-    mistaken="The steps are the first of the run, in which everything is compiled once.",
+    mistaken="The steps are the first steps of the run, which compile everything once.",
 )

@@ -47,15 +47,15 @@ def _describe(waste: Sequence[Waste], time_us: float) -> str:
 RULE = Rule(
     name="repeated-heads",
     title="Keys and values are copied for all query heads",
-    looks_for="A copy of a tensor [batch, heads, times, positions, size] whose dimension `times` repeats (its stride "
-    "is 0), or `aten::repeat_interleave` of four dimensions, in a step with attention: grouped-query attention written "
-    "out. In a step that produces one token, the ceiling includes what attention reads more than once.",
+    looks_for="In a step with attention, a copy has a tensor [batch, heads, times, positions, size] whose dimension "
+    "`times` repeats (its stride is 0), or `aten::repeat_interleave` has a tensor of four dimensions. This is "
+    "grouped-query attention, written out. In a step that produces one token, the ceiling includes what attention "
+    "reads more than once.",
     threshold="The ceiling is at least 1 % of a step.",
     source=f"{REPEAT_KV}; the ceiling is this book's",
-    advice="Call `F.scaled_dot_product_attention(..., enable_gqa=True)` with the heads of keys and values as they are, "
-    "or FlexAttention. In transformers, a mask makes it copy: pass none where no sequence is padded.",
+    advice="Call `F.scaled_dot_product_attention(..., enable_gqa=True)` with unrepeated heads of keys and values, or "
+    "FlexAttention. In transformers, a mask causes these copies: if no sequence is padded, pass no mask.",
     find=find,
     confidence="medium",
-    mistaken="The attention kernel in use takes no grouped heads on this GPU, so that the copy is the price of the "
-    "kernel.",
+    mistaken="On this GPU, the attention kernel doesn't accept grouped heads, so the kernel needs the copy.",
 )

@@ -98,16 +98,17 @@ def _where(facts: Facts, gap: Gap) -> str:
 RULE = Rule(
     name="slow-cpu-code",
     title="The GPU waits for slow code on the CPU",
-    looks_for=f"Gaps of at least {LONG_US / 1000:.0f} ms in which no GPU works and the CPU runs one slow operator, or "
-    "code outside operators: Python, NumPy, files, the network, or compiling that an old PyTorch does not annotate. "
-    "Where nothing marks steps, the time before the first GPU work and after the last does not count, nor anywhere "
-    "what follows the last operator and launch of the trace.",
-    threshold=f"from {MIN_SHARE:.0%} of the median step on, or of the mean step if most of the time is in a few steps",
+    looks_for=f"No GPU works for at least {LONG_US / 1000:.0f} ms while the CPU runs one slow operator or code "
+    "outside operators: Python, NumPy, files, the network, or compiling that an old PyTorch doesn't annotate. If "
+    "nothing marks steps, the time before the first and after the last GPU work doesn't count. The time after the "
+    "last operator and launch of the trace never counts.",
+    threshold=f"Such gaps take at least {MIN_SHARE:.0%} of the median step, or of the mean step if most of the time "
+    "is in a few steps.",
     source=f"{NSYS_AI} (gaps above 1 ms); the share is this book's",
-    advice="Measure the step without the profiler first: it slows the CPU, most of all with stacks. Then move "
-    "logging, metrics and preprocessing out of the loop or to another process; record after warm-up.",
+    advice="First measure the step without the profiler, which slows the CPU, especially with stacks. Then move "
+    "logging, metrics and preprocessing out of the loop or to another process. Record after warm-up.",
     find=find,
     needs=(no_gpu_work, no_operators, no_warm_step),
     confidence="medium",
-    mistaken="The profiler makes the code slow, most of all with stacks, or the code is rare in the whole run.",
+    mistaken="The profiler makes the code slow, especially with stacks, or the code is rare in the whole run.",
 )

@@ -55,17 +55,17 @@ def _describe(waste: Sequence[Waste], time_us: float) -> str:
 RULE = Rule(
     name="slow-products",
     title="Products far below the ceiling for their shape",
-    looks_for="Matrix products whose time is several times what the device needs for their operations and bytes, by "
-    "its datasheet: shapes or layouts for which the library has no good kernel. Those without Tensor Cores have a "
-    "rule of their own.",
-    threshold=f"A kernel takes more than {MAX_TIMES_ROOF} times the longer of its operations at the dense peak for "
-    f"its type and its bytes at the peak bandwidth, plus {LATENCY_US:.0f} µs for latency; the ceiling is at least 1 % "
-    "of a step.",
+    looks_for="A matrix product takes several times as long as the GPU needs for its operations and bytes, by the "
+    "datasheet. The library has no good kernel for such a shape or layout. Products without Tensor Cores have a "
+    "separate rule.",
+    threshold="By the datasheet, a product has a time for its operations at the dense peak of its type, and a time "
+    f"for its bytes at the peak bandwidth. The kernel takes more than {MAX_TIMES_ROOF} times the longer time, plus "
+    f"{LATENCY_US:.0f} µs for latency. The ceiling is at least 1 % of a step.",
     source=f"{TRACELENS} (efficiency against the roofline); the threshold is this book's",
-    advice="Pad sides to multiples of 64 elements, batch or stack small products, store factors contiguously along "
-    "the summed side, and compare with `mode='max-autotune'`.",
+    advice="Pad sides to multiples of 64 elements, batch or stack small products, and store factors contiguously "
+    "along the summed side. Also compare with `mode='max-autotune'`.",
     find=find,
     needs=(no_gpu_work, partial(unseen, concerns=is_product, needs_shapes=True)),
     confidence="low",
-    mistaken="The GPU's clocks are lowered, or the sizes are given by the model and no library has a better kernel.",
+    mistaken="The GPU's clocks are lowered, or the model gives the sizes and no library has a faster kernel.",
 )

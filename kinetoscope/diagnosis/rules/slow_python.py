@@ -86,17 +86,17 @@ def _running(facts: Facts, pause: Interval) -> Span:
 RULE = Rule(
     name="slow-python",
     title="Slow code outside operators",
-    looks_for=f"In a trace without GPU work: times of at least {LONG_US / 1000:.0f} ms in a step in which no "
-    "thread runs an operator or an annotation of its own, and the loop neither fetches a batch, compiles nor collects "
-    "garbage: Python, NumPy, files, the network, sleeping.",
-    threshold=f"from {MIN_SHARE:.0%} of a step on, in two steps or more; not where the loop takes so long "
-    f"between two operators only once, or in less than {MIN_LONG_PASSES:.0%} of its passes, since then another program "
-    "may have had the core",
+    looks_for=f"In a trace without GPU work, a step has a time of at least {LONG_US / 1000:.0f} ms in which no thread "
+    "runs an operator or an annotation of its own. In this time, the loop doesn't fetch a batch, compile or collect "
+    "garbage. It runs Python or NumPy, or waits for files, the network or a sleep.",
+    threshold=f"Such time takes at least {MIN_SHARE:.0%} of a step, in two or more steps. A time between two "
+    f"operators doesn't count if it is long only once, or in less than {MIN_LONG_PASSES:.0%} of the loop's passes, "
+    "because then another program may have used the core.",
     source=OWN,
     advice="Move logging, metrics, files and preprocessing out of the loop, to every hundredth step or to another "
-    "process; compute on tensors in place of Python numbers. The profiler slows Python, most of all with stacks, so "
-    "time the step without it, too.",
+    "process. Compute on tensors instead of Python numbers. Also time the step without the profiler, which slows "
+    "Python, especially with stacks.",
     find=find,
     confidence="medium",
-    mistaken="The profiler makes Python slow, most of all with stacks, or another program had the core.",
+    mistaken="The profiler slows Python, especially with stacks, or another program used the core.",
 )

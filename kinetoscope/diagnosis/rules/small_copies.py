@@ -49,16 +49,17 @@ def _describe(waste: Sequence[Waste], time_us: float) -> str:
 RULE = Rule(
     name="small-copies",
     title="Many small copies",
-    looks_for="Memcpys from the host to the GPU, or within it, that are small and follow each other on a stream: each "
-    "costs a launch and microseconds, however few its bytes. The ceiling leaves one of each row.",
-    threshold=f"At least {MIN_COPIES} of one direction in a step, of at most {SMALL_BYTES // 1024} KiB; ceiling at "
-    "least 1 %.",
+    looks_for="Small copies from the CPU to the GPU, or within the GPU, follow each other on a stream. Each copy "
+    "takes a launch and microseconds, even for a few bytes. The ceiling replaces each series of small copies by one "
+    "copy.",
+    threshold=f"A step has at least {MIN_COPIES} copies of one direction, of at most {SMALL_BYTES // 1024} KiB each. "
+    "The ceiling is at least 1 % of the step.",
     source="CUDA C++ Best Practices Guide, batch many small transfers into one: "
     "https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/; the threshold is this book's",
-    advice="Put small tensors into one buffer and copy that: collate on the CPU into pinned memory; within the GPU "
-    "use `torch.cat`, `torch.stack` or `torch._foreach_copy_`.",
+    advice="Put small tensors into one buffer and copy the buffer. For copies to the GPU, collate on the CPU into "
+    "pinned memory. Within the GPU, use `torch.cat`, `torch.stack` or `torch._foreach_copy_`.",
     find=find,
     needs=(no_gpu_work,),
     confidence="medium",
-    mistaken="The tensors are needed at different times, so that they cannot be copied together.",
+    mistaken="The program needs the tensors at different times, so it can't copy them together.",
 )

@@ -89,15 +89,16 @@ def _subject(places: Sequence[Place]) -> str:
 RULE = Rule(
     name="stragglers",
     title="One rank is late",
-    looks_for="Ranks in one trace that spend different times in the collectives of one group: a collective ends when "
-    "the last rank has joined, so the rank with the shortest kernel is the late one. Waiting counts where nothing runs "
-    "beside it, and only as far as the late rank's own kernels or stalls are longer.",
-    threshold=f"the others wait {MIN_SHARE:.0%} of a step with nothing beside it",
+    looks_for="Ranks in one trace spend different times in the collectives of one group. A collective ends when the "
+    "last rank has joined, so the rank with the shortest kernel is late. Waiting counts only while no other kernel "
+    "runs, and only as far as the late rank's own kernels or stalls are longer.",
+    threshold=f"The other ranks wait for at least {MIN_SHARE:.0%} of a step while no other kernel runs.",
     source=f"{NSYS_AI} (uneven waits in collectives across ranks); the share is this book's",
-    advice="Look for uneven work on this rank: longer sequences, logging, checkpoints, data loading, a slower GPU.",
+    advice="Look for uneven work on the late rank: longer sequences, logging, checkpoints, data loading, or a slower "
+    "GPU.",
     find=find,
     needs=(no_gpu_work,),
     confidence="medium",
-    mistaken="The rank is late in these steps only, as its data is longer by chance, or the profiler slows this rank "
-    "more.",
+    mistaken="The rank is late only in these steps, because its data is longer by chance, or the profiler slows this "
+    "rank more than the others.",
 )

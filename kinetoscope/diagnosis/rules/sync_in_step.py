@@ -118,15 +118,16 @@ def _findings(
 RULE = Rule(
     name="sync-in-step",
     title="The CPU waits for the GPU inside a step",
-    looks_for="Calls that wait for the GPU (cudaStreamSynchronize, cudaDeviceSynchronize, cudaEventSynchronize, "
-    "blocking copies), as .item(), .cpu(), nonzero() or print() make them. The GPU then runs out of work, and waits "
-    "until the CPU has launched again. Waits of pageable copies, a last wait after all launches, and time in a wait "
-    "in which the trace shows no GPU work do not count.",
-    threshold=f"each place whose operators could save {MIN_SHARE:.0%} of the median step, the {MAX_PLACES} largest",
+    looks_for="The CPU calls a function that waits for the GPU (cudaStreamSynchronize, cudaDeviceSynchronize, "
+    "cudaEventSynchronize, or a blocking copy), for example for .item(), .cpu(), nonzero() or print(). Then the GPU "
+    "runs out of work, and waits until the CPU launches again. Some waits don't count: waits of pageable copies, a "
+    "last wait after all launches, and waiting time in which the trace shows no GPU work.",
+    threshold=f"At one place in the code, a fix could save at least {MIN_SHARE:.0%} of the median step. The rule "
+    f"reports the {MAX_PLACES} largest places.",
     source=f"{NSIGHT} (cuda_api_sync); the share is this book's",
     advice="Keep the value on the GPU, read it every hundredth step, or copy it with non_blocking=True to pinned "
-    "memory and read it a step later. Use torch.where instead of indexing by a mask or nonzero(). "
-    "torch.cuda.set_sync_debug_mode('warn') names further places.",
+    "memory and read it a step later. Use torch.where instead of nonzero() or indexing by a mask. "
+    "torch.cuda.set_sync_debug_mode('warn') names more places.",
     find=find,
     needs=(no_gpu_work, no_calls),
     confidence="high",

@@ -54,15 +54,18 @@ def _describe(waste: Sequence[Waste], time_us: float) -> str:
 RULE = Rule(
     name="tiny-kernels",
     title="Many tiny kernels",
-    looks_for="Kernels so short that launching each costs about as much as running it. Kernels that a CUDA graph "
-    "launched do not count. The ceiling includes the short gaps between them: runs of tiny kernels become one each.",
-    threshold=f"At least {MIN_KERNELS} kernels of a step are shorter than {TINY_US:.0f} µs; they are at least "
-    f"{MIN_SHARE_OF_LAUNCHES:.0%} of its kernels and, with the gaps between them, {MIN_SHARE_OF_TIME:.0%} of its time.",
+    looks_for="Kernels are so short that launching a kernel takes about as long as running the kernel. Kernels from "
+    "a CUDA graph don't count. The ceiling replaces each series of tiny kernels, with the short gaps between them, "
+    "by one kernel.",
+    threshold=f"At least {MIN_KERNELS} kernels of a step are shorter than {TINY_US:.0f} µs. These kernels are at "
+    f"least {MIN_SHARE_OF_LAUNCHES:.0%} of the step's kernels. With the gaps between them, they take at least "
+    f"{MIN_SHARE_OF_TIME:.0%} of the step.",
     source=f"{NSYS_AI} (thousands of kernels below 10 µs); count and shares are this book's",
-    advice="Compile the code (`torch.compile`; `mode='reduce-overhead'` replays it as a CUDA graph), give the GPU "
-    "more work at once (a larger batch), and replace loops over tensors by foreach or batched operators.",
+    advice="Compile the code (`torch.compile`; `mode='reduce-overhead'` replays the kernels as a CUDA graph), give "
+    "the GPU more work at once with a larger batch, and replace loops over tensors by foreach or batched operators.",
     find=find,
     needs=(no_gpu_work,),
     confidence="medium",
-    mistaken="The profiler lengthens the gaps between launches; without it, the kernels may follow each other.",
+    mistaken="The profiler makes the gaps between launches longer. Without the profiler, the kernels may follow each "
+    "other without gaps.",
 )

@@ -89,20 +89,20 @@ def _is_repeated(facts: Facts, group: Sequence[CpuOp]) -> bool:
 RULE = Rule(
     name="tiny-operators",
     title="Many tiny operators on the CPU",
-    looks_for="In a trace without GPU work: operators that are called hundreds of times in a step and are so short "
-    "that calling each costs about as much as its work, as in a loss computed element by element. Indexing is the "
-    "worst: backward writes the gradient of the whole tensor for each element. The ceiling is the time of these "
-    "operators without one call of each, which a step needs in any case, and all times below "
-    f"{LONG_US / 1000:.0f} ms in which no operator runs, and those before the backward pass: in these the loop's "
-    "Python runs, and autograd orders and frees the graph. Operators of an optimizer have a rule of their own.",
-    threshold=f"At least {MIN_CALLS} calls of an operator in a step, shorter than {TINY_US:.0f} µs in the mean, or "
-    f"where steps are marked {MIN_CALLS_OF_SHORT} calls shorter than {SHORT_US:.0f} µs; with the Python between them "
-    f"they take {MIN_SHARE:.0%} of a step.",
+    looks_for="In a trace without GPU work, a step calls an operator hundreds of times, and calling the operator "
+    "takes about as long as its work. For example, code computes a loss element by element. Indexing is slowest, "
+    "because its backward pass writes the gradient of the whole tensor for each element. The ceiling is the time of "
+    f"all calls except one call of each operator. The ceiling also includes times below {LONG_US / 1000:.0f} ms in "
+    "which no operator runs, and the time before the backward pass. In these times, the loop's Python runs, or "
+    "autograd orders and frees the graph. Operators of an optimizer have a separate rule.",
+    threshold=f"In a step, an operator has at least {MIN_CALLS} calls with a mean below {TINY_US:.0f} µs. If the "
+    f"trace marks steps, {MIN_CALLS_OF_SHORT} calls with a mean below {SHORT_US:.0f} µs also count. With the Python "
+    f"between them, the calls take at least {MIN_SHARE:.0%} of a step.",
     source=OWN,
-    advice="Replace the loop over elements by one operator on the whole tensor: F.cross_entropy of all tokens, gather "
-    "or a mask in place of indexing, .tolist() once in place of .item() for each. Else a larger batch or "
-    "torch.compile. The profiler lengthens short operators most, so time the step without it, too.",
+    advice="Replace the loop over elements by one operator on the whole tensor: F.cross_entropy of all tokens, "
+    "gather or a mask instead of indexing, one .tolist() instead of many .item(). Or use a larger batch or "
+    "torch.compile. Also time the step without the profiler, which slows short operators most.",
     find=find,
     confidence="medium",
-    mistaken="The profiler lengthens short operators most: without it, they may take a small part of the step.",
+    mistaken="The profiler slows short operators most. Without the profiler, they may take a small part of the step.",
 )

@@ -75,15 +75,16 @@ def _describe(waste: Sequence[Waste], time_us: float) -> str:
 RULE = Rule(
     name="type-round-trips",
     title="Tensors are converted to another type and back",
-    looks_for="`aten::copy_` from one floating-point type to another and, after a few kernels and no product, back "
-    "for the same shape: a normalization or softmax written in float32 between 16-bit layers. Autograd's own "
-    "conversions of gradients do not count.",
-    threshold=f"At most {MAX_BETWEEN} kernels lie between the two; the conversions take at least 1 % of a step.",
+    looks_for="`aten::copy_` converts a tensor from one floating-point type to another type. After a few kernels and "
+    "no product, a second copy of the same shape converts back. For example, a normalization or softmax is in "
+    "float32 between 16-bit layers. Autograd's own conversions of gradients don't count.",
+    threshold=f"At most {MAX_BETWEEN} kernels run between the two conversions, and the conversions take at least 1 % "
+    "of a step.",
     source=OWN,
-    advice="Let one kernel convert on the fly: `torch.compile`, or the fused operators (`F.rms_norm`, `F.layer_norm`, "
-    "`F.softmax(x, dtype=...)`), which sum in float32 by themselves.",
+    advice="Let one kernel convert while it computes: use `torch.compile`, or the fused operators (`F.rms_norm`, "
+    "`F.layer_norm`, `F.softmax(x, dtype=...)`), which sum in float32.",
     find=find,
     needs=(no_gpu_work, partial(unseen, concerns=_may_convert, needs_shapes=True)),
     confidence="medium",
-    mistaken="The wider type is needed by the operator between, and no fused operator keeps it.",
+    mistaken="The operator between the conversions needs the wider type, and no fused operator keeps this type.",
 )

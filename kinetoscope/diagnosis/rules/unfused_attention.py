@@ -207,16 +207,17 @@ def _describe(waste: Sequence[Waste], time_us: float) -> str:
 RULE = Rule(
     name="unfused-attention",
     title="Attention writes its scores to memory",
-    looks_for="A batched product, then a softmax, then a batched product that reads its result, forward or backward, "
-    "with the products and copies of the same heads beside them; or `aten::_scaled_dot_product_attention_math`, which "
-    "PyTorch takes if no fused kernel accepts the inputs.",
-    threshold=f"At most {MAX_BETWEEN} kernels and no other product lie between; the ceiling is at least 1 % of a step.",
+    looks_for="A softmax runs between two batched products, and the second product reads the result of the softmax, "
+    "in a forward or backward pass. Products and copies of the same heads also count. Or PyTorch calls "
+    "`aten::_scaled_dot_product_attention_math`, because no fused kernel accepts the inputs.",
+    threshold=f"At most {MAX_BETWEEN} kernels and no other product run between the two products. The ceiling is at "
+    "least 1 % of a step.",
     source=f"{GPUPROF} (softmax and bmm, no fused attention); regions and ceiling are this book's",
-    advice="Call `F.scaled_dot_product_attention` (or FlexAttention for masks of your own) with 16-bit inputs. If it "
-    "takes the math path, `torch.nn.attention.sdpa_kernel` says at the call why a fused kernel refuses: type, head "
-    "size, mask or layout.",
+    advice="Call `F.scaled_dot_product_attention` (or FlexAttention for your own masks) with 16-bit inputs. If this "
+    "function takes the math path, `torch.nn.attention.sdpa_kernel` says why a fused kernel refuses the inputs: "
+    "type, head size, mask or layout.",
     find=find,
     needs=(no_gpu_work,),
     confidence="medium",
-    mistaken="The scores themselves are wanted, for example to show or to regularize them.",
+    mistaken="The program needs the scores themselves, for example to show or to regularize them.",
 )

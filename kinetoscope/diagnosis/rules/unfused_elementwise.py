@@ -36,15 +36,15 @@ def _describe(waste: Sequence[Waste], time_us: float) -> str:
 RULE = Rule(
     name="unfused-elementwise",
     title="Elementwise kernels are not fused",
-    looks_for="Elementwise kernels of PyTorch directly after each other on a stream, where one has an input of the "
-    "shape that the one before wrote: each writes to memory what the next reads back. Optimizers have a rule of their "
-    "own.",
-    threshold="Two or more in a row; what fusing saves at most is at least 1 % of a step.",
+    looks_for="Elementwise kernels of PyTorch follow each other directly on a stream, and a kernel has an input of "
+    "the shape that the kernel before wrote. So each kernel writes a tensor to memory that the next kernel reads. "
+    "Optimizers have a separate rule.",
+    threshold="Two or more such kernels follow each other, and fusing could save at least 1 % of a step.",
     source=f"{TRACELENS} (kernel_fusion_analysis.py); chains and ceiling are this book's",
-    advice="Compile the code around them (`torch.compile`), or use an operator or a kernel that does all of it at "
-    "once (Liger and others have GeGLU, SwiGLU, RMSNorm).",
+    advice="Compile the code around these kernels (`torch.compile`). Or use one operator or kernel for all of their "
+    "work (for example Liger's GeGLU, SwiGLU or RMSNorm).",
     find=find,
     needs=(no_gpu_work, partial(unseen, concerns=is_elementwise, needs_shapes=True)),
     confidence="medium",
-    mistaken="The intermediate result is needed later, for example by the backward pass, and must be written anyway.",
+    mistaken="The program needs the intermediate result later, for example for the backward pass, and must write it.",
 )

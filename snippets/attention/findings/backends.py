@@ -92,17 +92,17 @@ def twenty_kernels(device: Device) -> Figure:
     source=Source("Part 3", "sgemm (float32, no Tensor Cores); s16816 (bf16)"),
 )
 def product_kernels(device: Device) -> Figure:
-    """The math backend multiplies with sgemm kernels, the naive forward with s16816 kernels.
+    """The math backend multiplies with sgemm kernels, and naive attention multiplies with s16816 kernels.
 
-    The names belong to another generation of libraries, and mean the same. The next claim checks the types of the
-    products without names.
+    On this GPU, the kernels come from newer libraries and have other names, which mean the same types. Claim O-A7
+    checks the types of the products without the names.
     """
     return per_variant(device, ("math", "naive"), lambda step: first_of(step, "aten::bmm").name)
 
 
 @claim("O-A7", equals("math float; naive BFloat16"))
 def product_types(device: Device) -> Figure:
-    """The math backend multiplies factors in float32, and the naive forward multiplies factors in bf16."""
+    """The math backend multiplies matrices in float32, and naive attention multiplies matrices in bf16."""
 
     def types(step: Step) -> str:
         dtypes = {dtype for op in step.ops if op.name == "aten::bmm" for dtype in op.input_types[:2]}
@@ -113,8 +113,7 @@ def product_types(device: Device) -> Figure:
 
 @claim("O-A8", at_least(4), scope="timing")
 def product_in_float32(device: Device) -> Figure:
-    """In the traces, attention's first product takes at least four times as long in float32 (math) as in bf16
-    (naive)."""
+    """In the traces, the first product takes at least four times as long in the math backend as in naive attention."""
     return unpaired_ratio(first_us(device[MATH], "aten::bmm"), first_us(device[NAIVE], "aten::bmm"))
 
 
@@ -125,8 +124,8 @@ def product_in_float32(device: Device) -> Figure:
     source=Source("Part 3", "ones, tril, scalar_tensor, fill_, where; triu_tril_kernel, several where, 1 add_"),
 )
 def mask_operators(device: Device) -> Figure:
-    """The math backend builds its mask again at each call, with the operators ones, tril, scalar_tensor, fill_ and
-    where, a triu_tril_kernel, several where kernels and one add_."""
+    """At each call, the math backend builds its mask with the operators ones, tril, scalar_tensor, fill_ and where, and
+    runs one triu_tril_kernel, several where kernels and one add_."""
 
     def operators(step: Step) -> str:
         names = [op.name.removeprefix("aten::") for op in step.ops]
@@ -150,7 +149,7 @@ def mask_built(device: Device) -> Figure:
     source=Source("Part 3", "aten::_safe_softmax; plain softmax gives NaN on a row that is hidden wholly"),
 )
 def softmax_operators(device: Device) -> Figure:
-    """The math backend calls aten::_safe_softmax, and the naive forward calls a plain softmax."""
+    """The math backend calls aten::_safe_softmax, and naive attention calls a plain softmax."""
 
     def operator(step: Step) -> str:
         names = {op.name for op in step.ops}
@@ -161,7 +160,7 @@ def softmax_operators(device: Device) -> Figure:
 
 @claim("O-A10", at_least(1.5), scope="timing")
 def row_check_over_softmax(device: Device) -> Figure:
-    """In math's trace, looking for rows without a key takes at least 1.5 times as long as the softmax."""
+    """In the math backend, looking for rows without a visible key takes at least 1.5 times as long as the softmax."""
     return unpaired_ratio(purpose_us(device, ROW_CHECK), purpose_us(device, "softmax"))
 
 
@@ -173,8 +172,8 @@ def large_kernels(device: Device) -> Figure:
 
 @claim("O-A15", at_most(100 / 12), scope="timing")
 def small_percent(device: Device) -> Figure:
-    """Of the math backend's twenty kernels, the twelve that work on smaller tensors than the scores take at most a
-    twelfth of the kernel time."""
+    """Twelve of the math backend's twenty kernels work on smaller tensors than the scores, and take at most a twelfth
+    of the kernel time."""
     return math_percent(device, lambda kernel: not is_large(kernel))
 
 
@@ -214,16 +213,16 @@ def auto_picks(device: Device) -> Figure:
 
 @claim("A8", equals(EFFICIENT_KERNEL), scope="this-gpu", source=Source("Part 3", EFFICIENT_KERNEL))
 def efficient_kernel(device: Device) -> Figure:
-    """The efficient backend is one kernel: fmha_cutlassF_bf16_aligned_64x64_rf_sm80."""
+    """The efficient backend runs one kernel: fmha_cutlassF_bf16_aligned_64x64_rf_sm80."""
     return device["attention/efficient"].per_step(count_and_names)
 
 
 @claim("A10", matches(CUDNN_OF_SM80), scope="this-gpu", source=Source("Part 3", SERIES_CUDNN))
 def cudnn_kernel(device: Device) -> Figure:
-    """The cuDNN backend is one kernel, with sm80 and wmma in its name.
+    """The cuDNN backend runs one kernel, with sm80 and wmma in its name.
 
-    Here it is one kernel, too, but written for Hopper. Its name says sm90 and wgmma, the tensor-core instructions of
-    that generation. The efficient backend's kernel has the same name as on the A100.
+    On this GPU, the cuDNN backend also runs one kernel, but the kernel is written for Hopper. The kernel's name
+    contains sm90 and wgmma, the tensor-core instructions of this generation.
     """
     return device["attention/cudnn"].per_step(count_and_names)
 
@@ -234,8 +233,8 @@ def cudnn_kernel(device: Device) -> Figure:
     scope="this-gpu",
 )
 def one_kernel_launch_calls(device: Device) -> Figure:
-    """Driver calls launch the kernels of cuDNN and Flex, and cudaLaunchKernel launches the kernels of efficient and
-    flash."""
+    """Driver calls launch the kernels of cuDNN and FlexAttention, and cudaLaunchKernel launches the kernels of
+    efficient and flash."""
     return per_variant(device, ("efficient", "flash", "cuDNN", "Flex"), launch_calls)
 
 

@@ -79,7 +79,7 @@ def same_grid(device: Device) -> Figure:
 
 @claim("O-A46", at_least(4), scope="timing")
 def efficient_over_cudnn(device: Device) -> Figure:
-    """In decoding, efficient takes at least four times as long as cuDNN."""
+    """In decoding, the efficient backend takes at least four times as long as cuDNN."""
     return paired_ratio(device[DECODE["efficient"]], device[CUDNN])
 
 
@@ -97,13 +97,13 @@ def flash_split(device: Device) -> Figure:
 
 @claim("O-A48", at_least(11), scope="timing")
 def math_over_cudnn(device: Device) -> Figure:
-    """In decoding, math takes at least eleven times as long as cuDNN."""
+    """In decoding, the math backend takes at least eleven times as long as cuDNN."""
     return paired_ratio(device[DECODE["math"]], device[CUDNN])
 
 
 @claim("O-A49", equals(True), scope="this-gpu")
 def compiled_is_cudnn(device: Device) -> Figure:
-    """In decoding, the compiled form runs one kernel, with the name of cuDNN's kernel."""
+    """In decoding, compiled attention runs one kernel, which has the name of cuDNN's kernel."""
     compiled, cudnn = (device[DECODE[heading]].per_step(kernel_names) for heading in ("compiled", "cuDNN"))
     is_same = compiled.value == cudnn.value
     text = f"{compiled.value}, in both" if is_same else f"{compiled.value} instead of {cudnn.value}"
@@ -125,7 +125,7 @@ def floor_us(device: Device) -> Figure:
 def decode_bars(device: Device) -> Html:
     """One query for each head, seven ways, from the floor up."""
     rungs = {heading: device[experiment].time() for heading, experiment in DECODE.items()}
-    caption = "One query for each head, from the floor up"
+    caption = "GPU time of attention in decoding, with one query for each head"
     return floor_bars(device, ("the floor: bytes / a copy's rate", floor_us(device)), rungs, caption)
 
 
@@ -134,20 +134,20 @@ def decode_table(device: Device) -> Html:
     columns: Columns = {
         "kernels": "kernels_per_step",
         "GPU, interleaved": "interleaved_us",
-        "of a copy's rate": lambda run: share_of_ceiling(run, COPY).text,
+        "share of a copy's rate": lambda run: share_of_ceiling(run, COPY).text,
         **STEADY,
         "from Python": "from_python_us",
         "blocks": lambda run: f"{blocks(run.step):,}",
         "shared memory": lambda run: format_value(shared_bytes(run.step), "bytes"),
     }
-    caption = "One query for each head. The last two columns describe the longest kernel"
+    caption = "Attention in decoding. The last two columns describe the longest kernel"
     return variants_table(device, DECODE, caption, columns=columns)
 
 
 def decode_devices(device: Device) -> Html:
     """The time of each way on every recorded device."""
     figures = {heading: f"{experiment.replace('/', '.')}.interleaved_us" for heading, experiment in DECODE.items()}
-    return devices_table(device, figures, "One query for each head, interleaved, on each GPU")
+    return devices_table(device, figures, "Interleaved GPU time of attention in decoding, on each GPU")
 
 
 FIGURES: Mapping[str, Measure] = {

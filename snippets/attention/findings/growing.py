@@ -123,7 +123,8 @@ def sweeps(device: Device) -> tuple[Lengths, ...]:
 
 @claim("O-A35", at_least(1), scope="timing")
 def cudnn_lead(device: Device) -> Figure:
-    """From 256 tokens up, at both head dimensions, every other attention takes longer than cuDNN's."""
+    """From 256 tokens up, with heads of 64 and of 128 numbers, every other variant of attention takes longer than
+    cuDNN."""
     leads = [
         lengths.over(heading, "cuDNN", tokens)
         for lengths in sweeps(device)
@@ -136,7 +137,7 @@ def cudnn_lead(device: Device) -> Figure:
 
 @claim("O-A36", equals(16), scope="this-gpu")
 def picked_everywhere(device: Device) -> Figure:
-    """PyTorch picks cuDNN's attention at every length and both head dimensions."""
+    """At every measured length, with heads of 64 and of 128 numbers, PyTorch picks cuDNN's attention."""
     picks = [measured["auto"] for lengths in sweeps(device) for measured in lengths.data.values()]
     count = picks.count("cudnn")
     return Figure(count, origin="attention/lengths_*, picked", display=f"{count} of {len(picks)}")
@@ -144,29 +145,29 @@ def picked_everywhere(device: Device) -> Figure:
 
 @claim("O-A37", between(3.6, 4.4), scope="timing")
 def fused_growth(device: Device) -> Figure:
-    """From 8,192 to 16,384 tokens, every fused attention takes about four times as long."""
+    """For 16,384 tokens, every fused variant of attention takes about four times as long as for 8,192 tokens."""
     factors = [lengths.growth(heading, lengths.longest) for lengths in sweeps(device) for heading in ONE_KERNEL]
     return max(factors, key=lambda factor: max(abs(bound - 4) for bound in factor.bounds))
 
 
 @claim("O-A38", at_most(1.8), scope="timing")
 def first_growth(device: Device) -> Figure:
-    """From 128 to 256 tokens, cuDNN's attention takes at most 1.8 times as long."""
+    """For 256 tokens, cuDNN's attention takes at most 1.8 times as long as for 128 tokens."""
     return Lengths(device, 64).growth("cuDNN", 256)
 
 
 @claim("O-A39", at_least(1.25), scope="timing")
 def wide_rate_over_narrow(device: Device) -> Figure:
-    """At 16,384 tokens, cuDNN's attention reaches at least 1.25 times the FLOP/s with 128 numbers to a head as with
-    64."""
+    """At 16,384 tokens, cuDNN's attention reaches at least 1.25 times as many FLOP/s with heads of 128 numbers as with
+    heads of 64 numbers."""
     narrow, wide = (lengths.rate("cuDNN") for lengths in sweeps(device))
     return unpaired_ratio(wide, narrow)
 
 
 @claim("O-A40", equals("64: naive, in place, math; 128: naive, in place, math"), scope="this-gpu")
 def out_of_memory(device: Device) -> Figure:
-    """Up to 16,384 tokens, at both head dimensions, naive, in place and math run out of memory, and no other way to
-    compute attention does."""
+    """Up to 16,384 tokens, with heads of 64 and of 128 numbers, only the variants naive, in place and math run out of
+    memory."""
     parts = [f"{lengths.head_dim}: {', '.join(_stopped(lengths)) or 'none'}" for lengths in sweeps(device)]
     return Figure("; ".join(parts), origin="attention/lengths_*, at the longest length")
 
@@ -177,13 +178,13 @@ def _stopped(lengths: Lengths) -> list[str]:
 
 @claim("O-A41", at_least(5), scope="timing")
 def compiled_jump(device: Device) -> Figure:
-    """From 1,024 to 2,048 tokens, compiled attention takes at least five times as long."""
+    """For 2,048 tokens, compiled attention takes at least five times as long as for 1,024 tokens."""
     return Lengths(device, 64).growth("compiled", 2048)
 
 
 @claim("O-A42", at_most(1.04), scope="timing")
 def wide_naive(device: Device) -> Figure:
-    """With twice as many numbers to a head, naive attention takes at most 4 % longer."""
+    """With heads of 128 numbers instead of 64, naive attention takes at most 4 % longer."""
     return wide_ratio(device, "naive")
 
 
@@ -205,7 +206,7 @@ def scores_bytes(device: Device) -> Figure:
 def lengths_table(device: Device) -> Html:
     """The time of every variant at each length, the fastest in bold; the larger head dimension folded."""
     narrow, wide = map(_times, sweeps(device))
-    return Html(narrow + details("With 128 numbers to a head", wide))
+    return Html(narrow + details("With heads of 128 numbers", wide))
 
 
 def _times(lengths: Lengths) -> Html:
@@ -219,14 +220,14 @@ def _times(lengths: Lengths) -> Html:
             for name in SWEPT
         )
         rows.append([f"{tokens:,}", *cells])
-    caption = f"One forward, interleaved GPU time, {lengths.head_dim} numbers to a head"
+    caption = f"Interleaved GPU time of one forward, with heads of {lengths.head_dim} numbers"
     return table(caption, ["tokens", *SWEPT], rows)
 
 
 def longest_table(device: Device) -> Html:
     """The result of every variant at the longest length; the larger head dimension folded."""
     narrow, wide = map(_at_longest, sweeps(device))
-    return Html(narrow + details("With 128 numbers to a head", wide))
+    return Html(narrow + details("With heads of 128 numbers", wide))
 
 
 def _at_longest(lengths: Lengths) -> Html:
@@ -238,12 +239,14 @@ def _at_longest(lengths: Lengths) -> Html:
             rows.append([heading, *ratios, format_value(int(variant["peak_bytes"]), "bytes")])
         else:
             rows.append([heading, None, None, _asked(*refused) if refused else variant["stopped"]])
-    caption = f"{lengths.longest:,} tokens, {lengths.head_dim} numbers to a head"
-    return table(caption, ["", "FLOP/s, in percent of a large product's", "the last doubling", "peak memory"], rows)
+    caption = f"Sequences of {lengths.longest:,} tokens, with heads of {lengths.head_dim} numbers"
+    return table(
+        caption, ["", "share of a large product's FLOP/s", "times as long as for half the tokens", "peak memory"], rows
+    )
 
 
 def _asked(more_bytes: int, tokens: int) -> str:
-    return f"asked for {format_value(more_bytes, 'bytes')} more at {tokens:,} tokens"
+    return f"out of memory: asked for {format_value(more_bytes, 'bytes')} more at {tokens:,} tokens"
 
 
 def climbing(device: Device) -> Html:
@@ -253,7 +256,7 @@ def climbing(device: Device) -> Html:
     for heading in ("cuDNN", "naive"):
         timed = [tokens for tokens in lengths.data if lengths.is_timed(heading, tokens)]
         points |= {f"{heading}, {each:,} tokens": lengths.point(heading, each) for each in (min(timed), max(timed))}
-    caption = "As the sequence grows, 64 numbers to a head: FLOP/s over FLOP per byte that must move"
+    caption = "Shortest and longest sequences, heads of 64 numbers: FLOP/s over FLOP per byte that must move"
     return roofline_of(device, points, caption, ceilings=device[FLASH].recording.ceilings)
 
 
@@ -263,7 +266,8 @@ def wide_heads(device: Device) -> Html:
     for heading in SWEPT:
         narrow, wide = (lengths.time(heading, 1024).text for lengths in sweeps(device))
         rows.append([heading, narrow, wide, wide_ratio(device, heading).text])
-    return table("One forward of 1024 tokens, interleaved GPU time", ["", "64", "128", "times as long"], rows)
+    head = ["", "heads of 64 numbers", "heads of 128 numbers", "times as long"]
+    return table("Interleaved GPU time of one forward of 1024 tokens", head, rows)
 
 
 FIGURES: Mapping[str, Measure] = {

@@ -23,7 +23,7 @@ def all_masked(device: Device, keys: int) -> Html:
 
     names = ("scores.softmax(dim=-1)", "torch._safe_softmax(scores, dim=-1)")
     results = _computed(f"attention all masked {keys}", softmax_of_nothing, CHAPTER / "model.py")
-    caption = "A completely hidden row, computed on the CPU while this page was built"
+    caption = "Softmax of a row whose keys are all hidden, computed on the CPU while this page was built"
     return table(caption, ["", "result"], zip(map(code, names), results, strict=True), text_columns=2)
 
 
@@ -43,8 +43,8 @@ def sums_so_far(device: Device) -> Html:
     lines = _computed("attention online softmax", states, CHAPTER / "online_softmax.py", Path(__file__))
     blocks = [", ".join(f"{score:g}" for score in ROW[start : start + BLOCK]) for start in range(0, len(ROW), BLOCK)]
     rows = [[scores, *line.split()] for scores, line in zip(blocks, lines, strict=True)]
-    caption = "A row in three blocks, computed on the CPU while this page was built"
-    return table(caption, ["block", "largest so far", "sum so far"], rows)
+    caption = "Online softmax of a row in three blocks, computed on the CPU while this page was built"
+    return table(caption, ["scores of the block", "largest score so far", "sum so far"], rows)
 
 
 def alignments(device: Device) -> Html:
@@ -64,10 +64,12 @@ def alignments(device: Device) -> Html:
             lines.append(" ".join([function.__name__, *("yes" if is_so else "no" for is_so in (is_first, is_right))]))
         return lines
 
-    head = ["one query, five keys", "returns the first key's value", "correct"]
+    head = ["one query, five keys", "returns the first key's value", "is correct"]
     lines = _computed("attention alignments", answers, CHAPTER / "model.py", CHAPTER / "experiments" / "steps.py")
     rows = [[code(name), *cells] for name, *cells in map(str.split, lines)]
-    return table("Computed on the CPU while this page was built", head, rows, text_columns=3)
+    return table(
+        "A single query with two masks, computed on the CPU while this page was built", head, rows, text_columns=3
+    )
 
 
 def _computed(name: str, make: Callable[[], Sequence[str]], *files: Path) -> list[str]:

@@ -72,8 +72,8 @@ def chapter_kernels(device: Device) -> list[tuple[GpuActivity, Mapping[str, int]
     source=Source("Part 3", "pytorch_flash::…, 13 %; 128 x 255 = 32,640, 2 blocks, 8 of 64 warps"),
 )
 def flash_occupancy(device: Device) -> Figure:
-    """The flash backend is one kernel of pytorch_flash, with an estimated occupancy of 13 %: its blocks take
-    255 x 128 registers, and two of them fit."""
+    """The flash backend runs one kernel of pytorch_flash, with an estimated occupancy of 13 %: a block takes 255 x 128
+    registers, and two blocks fit."""
     properties = device[FLASH].whole.trace.device_properties
 
     def parts(step: Step) -> str:
@@ -85,7 +85,7 @@ def flash_occupancy(device: Device) -> Figure:
 
 @claim("O-A27", equals(1), scope="this-gpu")
 def cudnn_blocks_that_fit(device: Device) -> Figure:
-    """The registers of a multiprocessor suffice for one block of cuDNN's kernel, not for two."""
+    """The registers of a multiprocessor suffice for one block of cuDNN's kernel, but not for two blocks."""
     properties = device[CUDNN].whole.trace.device_properties
 
     def fit(step: Step) -> int:
@@ -97,7 +97,7 @@ def cudnn_blocks_that_fit(device: Device) -> Figure:
 
 @claim("O-A28", matches(r"cuDNN [^,]*, Flex [^,]*"), scope="this-gpu")
 def zero_estimates(device: Device) -> Figure:
-    """The profiler estimates an occupancy of zero for the kernels of cuDNN and Flex, which is impossible."""
+    """The profiler estimates an occupancy of zero for the kernels of cuDNN and FlexAttention, which is impossible."""
     runs = {name: device[VARIANTS[name]] for name in ONE_KERNEL}
     zeros = [name for name, run in runs.items() if str(run.per_step(estimated).value).startswith("0 ")]
     computed = ", ".join(f"{name} {occupancy(runs[name]).text}" for name in zeros)
@@ -119,8 +119,8 @@ def explained_estimates(device: Device) -> Figure:
 
 @claim("O-A24", matches(r"(\S+) is the fullest, \1 the slowest"), scope="timing")
 def fullest_and_slowest(device: Device) -> Figure:
-    """Of the four kinds of attention with one kernel, the kind with the highest occupancy has the longest interleaved
-    time."""
+    """Of the four variants of attention with one kernel, the variant with the highest occupancy has the longest
+    interleaved time."""
     runs = {name: device[VARIANTS[name]] for name in ONE_KERNEL}
     fullest = max(runs, key=lambda name: occupancy(runs[name]).number)
     slowest = max(runs, key=lambda name: runs[name].timing().median_us)
@@ -141,8 +141,9 @@ def footprints(device: Device) -> Html:
         name = heading if has_one else f"{heading}, first product"
         takes = (threads, registers, f"{shared_bytes:,}", fits["registers"], fits.get("shared memory"))
         rows.append([name, *takes, computed, profiled])
-    head = ["", "threads", "registers", "shared bytes", "fit by registers", "by shared memory", "occupancy", "estimate"]
-    return table("What one block takes of a multiprocessor, and how many blocks fit", head, rows)
+    head = ["", "threads", "registers of a thread", "shared bytes", "blocks that fit by registers"]
+    head += ["blocks that fit by shared memory", "occupancy", "profiler's estimate"]
+    return table("Resources of one block, how many blocks fit on a multiprocessor, and the occupancy", head, rows)
 
 
 def default_shared(device: Device) -> Figure:
@@ -179,8 +180,9 @@ def over_a100(run: Run) -> Figure:
 def math_over_in_place(device: Device) -> Figure:
     """The math backend takes 3.7 times as long as naive attention masked in place, within 10 %.
 
-    Math multiplies in float32. By the data sheets, this GPU multiplies float32 over three times as fast as an A100.
-    Masking in place mostly moves scores, and this GPU's memory is little more than twice as fast. So math gained more.
+    The math backend multiplies in float32. By the data sheets, this GPU multiplies float32 over three times as fast as
+    an A100. The in-place variant mostly moves scores, and this GPU's memory is little more than twice as fast as the
+    A100's memory. So math became faster by a larger factor.
     """
     return paired_ratio(device["attention/math"], device["attention/in_place"])
 
@@ -195,28 +197,29 @@ def math_over_in_place(device: Device) -> Figure:
 def backends_in_order(device: Device) -> Figure:
     """By GPU time, flash is the fastest backend, cuDNN the second and efficient the third.
 
-    cuDNN brings a kernel written for Hopper, as its name says (sm90, wgmma). PyTorch's flash is FlashAttention 2, and
-    its efficient kernel says sm80: both were written for the A100's generation.
+    On this GPU, cuDNN runs a kernel written for Hopper, as the kernel's name says (sm90, wgmma). PyTorch's flash
+    backend is FlashAttention 2, and the name of efficient's kernel contains sm80. So flash and efficient were written
+    for the A100's generation.
     """
     return fastest_first(device, NAMED)
 
 
 @claim("O-A30", equals("efficient, flash, cuDNN"), scope="timing")
 def backends_on_the_cpu(device: Device) -> Figure:
-    """On the CPU, the backends come in the series' order: efficient takes least, then flash, then cuDNN."""
+    """By CPU time, efficient is the fastest backend, flash the second and cuDNN the third, as in the blog series."""
     return fastest_first(device, NAMED, "enqueue")
 
 
 @claim("O-A31", between(1.8, 2.2), scope="timing")
 def cudnn_gain_over_flash(device: Device) -> Figure:
-    """From the series' A100 to this GPU, cuDNN gains about twice as much as flash."""
+    """From the blog series' A100 to this GPU, the speedup of cuDNN is about twice the speedup of flash."""
     cudnn, flash = (over_a100(device[experiment]).number for experiment in (CUDNN, FLASH))
     return Figure(cudnn / flash, "x", origin="the series' times over interleaved medians, cuDNN's over flash's")
 
 
 @claim("O-A32", equals("cuDNN, Flex, flash, efficient, compiled, in place, naive, math"), scope="timing")
 def eight_in_order(device: Device) -> Figure:
-    """By interleaved GPU time, the ways to compute attention come in the order cuDNN, Flex, flash, efficient,
+    """By interleaved GPU time, the variants of attention come in the order cuDNN, Flex, flash, efficient,
     compiled, in place, naive, math."""
     return fastest_first(device, EIGHT)
 
@@ -230,7 +233,7 @@ def naming_cudnn(device: Device) -> Figure:
 
 @claim("O-A34", between(1, 1.1), scope="this-gpu")
 def fused_peak(device: Device) -> Figure:
-    """The peak memory of every fused attention is its result and at most 10 % more."""
+    """Every fused variant of attention has a peak memory of its result and at most 10 % more."""
     points = [device[VARIANTS[heading]].point for heading in ONE_KERNEL]
     ratios = [4 * point.peak_memory_bytes / point.bytes for point in points]  # a quarter of the bytes is the result
     return Figure(max(ratios), "x", (min(ratios), max(ratios)), "peak memory over the bytes of the result")
@@ -256,25 +259,25 @@ def series_cell(run: Run, times_us: Mapping[str, float]) -> Cell:
 def gpu_times(device: Device) -> Html:
     """Each variant's forward on the GPU, the series' A100 for comparison, and its peak memory."""
     columns: Columns = {
-        "series, A100": lambda run: series_cell(run, SERIES_GPU_US),
+        "series, on an A100": lambda run: series_cell(run, SERIES_GPU_US),
         "GPU, interleaved": "interleaved_us",
-        "times as fast": lambda run: over_a100(run).text if run.recording.experiment in SERIES_GPU_US else None,
+        "speedup over the A100": lambda run: over_a100(run).text if run.recording.experiment in SERIES_GPU_US else None,
         **STEADY,
         "from Python": "from_python_us",
         "peak memory": "peak_memory_bytes",
     }
-    caption = "One forward, nine ways: GPU times, time from Python, memory"
+    caption = "One forward of each variant: GPU times, time from Python, peak memory"
     return variants_table(device, VARIANTS, caption, columns=columns)
 
 
 def cpu_times(device: Device) -> Html:
     """The CPU time of a forward: under the profiler, as in the series, and without it."""
     columns: Columns = {
-        "series, profiled": lambda run: series_cell(run, SERIES_CPU_US),
-        "profiled": "cpu_us",
+        "series, with the profiler": lambda run: series_cell(run, SERIES_CPU_US),
+        "with the profiler": "cpu_us",
         "without the profiler": lambda run: figure_cell(run.time("enqueue")),
     }
-    return variants_table(device, VARIANTS, "CPU time of a forward", columns=columns)
+    return variants_table(device, VARIANTS, "CPU time of one forward", columns=columns)
 
 
 FIGURES: Mapping[str, Measure] = {

@@ -40,7 +40,7 @@ def peaks(device: Device) -> dict[str, int]:
 
 @claim("O-A50", equals(True), scope="timing")
 def same_order(device: Device) -> Figure:
-    """By interleaved GPU time, the ways to compute attention come in the same order in training as in a forward."""
+    """By interleaved GPU time, the variants of attention come in the same order in training as in a forward."""
     training = fastest_first(device, TRAINING)
     is_same = training.value == fastest_first(device, EIGHT).value
     return Figure(is_same, display=str(training.value), origin=training.origin)
@@ -52,7 +52,8 @@ def same_order(device: Device) -> Figure:
     scope="this-gpu",
 )
 def training_kernels(device: Device) -> Figure:
-    """A training step of attention runs 13 kernels naive or in place, 32 with math, 8 compiled, and 3 to 6 fused."""
+    """A training step runs 13 kernels with naive or in-place attention, 32 with math, 8 with compiled attention, and
+    3 to 6 with a fused variant."""
     return listed(
         {heading: quantity(device[experiment], "kernels_per_step") for heading, experiment in TRAINING.items()}
     )
@@ -60,7 +61,7 @@ def training_kernels(device: Device) -> Figure:
 
 @claim("O-A52", at_most(0.125), scope="this-gpu")
 def fused_peaks(device: Device) -> Figure:
-    """In training, every fused attention needs at most an eighth of naive attention's peak memory."""
+    """In training, every fused variant of attention needs at most an eighth of naive attention's peak memory."""
     naive = device[TRAINING["naive"]].point.peak_memory_bytes
     ratios = [device[TRAINING[heading]].point.peak_memory_bytes / naive for heading in ONE_KERNEL]
     return Figure(max(ratios), "x", (min(ratios), max(ratios)), "peak memory of a step, fused over naive")
@@ -74,7 +75,7 @@ def in_place_peak(device: Device) -> Figure:
 
 @claim("O-A54", between(3, 3.6), scope="timing")
 def backward_over_forward(device: Device) -> Figure:
-    """In its trace, flash's backward pass takes 3 to 3.6 times as long as its forward pass."""
+    """In the trace of flash, the backward pass takes 3 to 3.6 times as long as the forward pass."""
 
     def ratio(step: Step) -> float:
         backward = [activity for activity in step.activities if is_backward(activity)]
@@ -86,7 +87,8 @@ def backward_over_forward(device: Device) -> Figure:
 
 @claim("O-A55", equals("2, 1, 0"), scope="this-gpu")
 def layout_copies_of_three(device: Device) -> Figure:
-    """For the backward pass, flash copies two tensors to another layout, efficient copies one and cuDNN none."""
+    """For the backward pass, flash copies two tensors to another layout, efficient copies one tensor, and cuDNN
+    copies no tensor."""
     runs = [device[TRAINING[heading]] for heading in ("flash", "efficient", "cuDNN")]
     counts = [run.per_step(lambda step: len(layout_copies(step))) for run in runs]
     return derived(", ".join(count.text for count in counts), *counts)
@@ -99,16 +101,16 @@ def training_table(device: Device) -> Html:
         "GPU, interleaved": "interleaved_us",
         **STEADY,
         "from Python": "from_python_us",
-        "from Python, the CPU's": "enqueue_us",
+        "from Python, CPU time": "enqueue_us",
         "peak memory": "peak_memory_bytes",
     }
-    return variants_table(device, TRAINING, "Forward and backward, eight ways", columns=columns)
+    return variants_table(device, TRAINING, "Forward and backward of each variant", columns=columns)
 
 
 def training_times(device: Device) -> Html:
     """GPU time of a training step by kernel, for variants that do not write the scores to memory."""
     variants = {heading: TRAINING[heading] for heading in ("cuDNN", "Flex", "flash", "efficient")}
-    return kernel_bars(device, variants, "Where the GPU's time goes in forward and backward")
+    return kernel_bars(device, variants, "GPU time of forward and backward, by kernel")
 
 
 def wide_error(device: Device, heading: str) -> Figure:
@@ -119,7 +121,7 @@ def wide_error(device: Device, heading: str) -> Figure:
 
 @claim("O-A56", at_most(5e-3), scope="this-gpu")
 def all_errors(device: Device) -> Figure:
-    """Every way to compute attention is within 0.5 % of float64, in a forward, in training and in decoding."""
+    """Every variant of attention is within 0.5 % of float64, in a forward, in training and in decoding."""
     experiments = (*VARIANTS.values(), *TRAINING.values(), *DECODE.values())
     errors = [device[experiment].point.relative_error for experiment in experiments]
     return Figure(max(errors), spread=(min(errors), max(errors)), origin="relative errors against float64, every step")
@@ -127,20 +129,21 @@ def all_errors(device: Device) -> Figure:
 
 @claim("O-A57", equals("math"), scope="this-gpu")
 def nearest(device: Device) -> Figure:
-    """Of all ways to compute attention, math has the smallest error against float64."""
+    """Of all variants of attention, math has the smallest error against float64."""
     errors = {heading: device[experiment].point.relative_error for heading, experiment in EIGHT.items()}
     return Figure(min(errors, key=errors.__getitem__), origin="relative errors against float64")
 
 
 @claim("O-A58", between(1.6, 2), scope="this-gpu")
 def naive_over_flash(device: Device) -> Figure:
-    """Naive attention's error is 1.6 to 2 times as large as flash's."""
+    """The error of naive attention is 1.6 to 2 times as large as the error of flash."""
     return point_ratio(device["attention/naive"], device["attention/flash"], "relative_error")
 
 
 @claim("O-A59", at_least(1.2), scope="this-gpu")
 def wide_naive_over_compiled(device: Device) -> Figure:
-    """With 128 numbers to a head, naive attention's error is at least 20 % larger than the compiled form's."""
+    """With heads of 128 numbers, the error of naive attention is at least 20 % larger than the error of compiled
+    attention."""
     naive, compiled = (Lengths(device, 128).error(heading, 1024) for heading in ("naive", "compiled"))
     return Figure(naive / compiled, "x", origin="errors, attention/lengths_128, naive over compiled")
 
@@ -156,8 +159,8 @@ def errors_table(device: Device) -> Html:
         ]
         decoding = f"{device[DECODE[heading]].point.relative_error:.2e}" if heading in DECODE else None
         rows.append([heading, *cells, decoding, f"{device[TRAINING[heading]].point.relative_error:.2e}"])
-    head = ["", "128 tokens", "1024 tokens", "8192 tokens", "decoding", "training, q's gradient"]
-    return table("Relative error against float64, 64 numbers to a head", head, rows)
+    head = ["", "128 tokens", "1024 tokens", "8192 tokens", "decoding", "training, gradient of q"]
+    return table("Relative error against float64, with heads of 64 numbers", head, rows)
 
 
 def wide_errors(device: Device) -> Html:
@@ -165,7 +168,9 @@ def wide_errors(device: Device) -> Html:
     sweeps = [Lengths(device, head_dim) for head_dim in (64, 128)]
     errors = {heading: [sweep.error(heading, 1024) for sweep in sweeps] for heading in ("naive", "compiled", "cuDNN")}
     rows = [[heading, *(f"{error:.2e}" for error in pair)] for heading, pair in errors.items()]
-    return table("Relative error against float64, 1024 tokens", ["numbers to a head", "64", "128"], rows)
+    return table(
+        "Relative error against float64, 1024 tokens", ["", "heads of 64 numbers", "heads of 128 numbers"], rows
+    )
 
 
 def hub(device: Device) -> Html:
@@ -174,10 +179,10 @@ def hub(device: Device) -> Html:
     if "missing" in data:
         return Html(f"<p>Not measured here: {escape(str(data['missing']))}.</p>")
     rows: list[Sequence[Cell]] = []
-    for heading, name in (("the Hub's", "hub"), ("PyTorch's flash", "flash")):
+    for heading, name in (("the Hub's FlashAttention", "hub"), ("PyTorch's flash backend", "flash")):
         time = Figure.from_timing(Timing.from_samples(data["samples_us"][name]))
         rows.append([heading, figure_cell(time), f"{data['errors'][name]:.2e}"])
-    caption = f"FlashAttention from the Hub, version {data['version']}, and PyTorch's"
+    caption = f"FlashAttention from the Hub, version {data['version']}, and PyTorch's flash backend"
     return table(caption, ["", "GPU, interleaved", "relative error"], rows)
 
 

@@ -139,19 +139,20 @@ def scores_of_a_head(device: Device) -> Figure:
 
 @claim("O-A23", between(36, 44))
 def naive_over_least(device: Device) -> Figure:
-    """The naive forward moves about forty times the bytes that attention must move."""
+    """Naive attention moves about forty times the bytes that attention must move."""
     return over_least(device[NAIVE])
 
 
 @claim("O-A25", between(50, 100), scope="timing")
 def naive_copy_percent(device: Device) -> Figure:
-    """A plain copy of the bytes that the naive forward moves takes at least half of the forward's time."""
+    """A plain copy of the bytes that naive attention moves takes at least half of naive attention's time."""
     return copy_percent(device[NAIVE])
 
 
 @claim("O-A26", at_most(100 / 3), scope="timing")
 def one_kernel_copy_percent(device: Device) -> Figure:
-    """For every kind of attention with one kernel, a copy of its bytes takes at most a third of its time."""
+    """For every variant of attention with one kernel, a plain copy of the kernel's bytes takes at most a third of the
+    kernel's time."""
     return largest(*(copy_percent(device[VARIANTS[name]]) for name in ONE_KERNEL))
 
 
@@ -164,7 +165,7 @@ def bytes_by_operator(device: Device) -> Html:
         for work, activity in zip(known_work(step), step.activities, strict=True):
             moved[_part(op_name(activity) or activity.name)] += work.bytes
         variants[name] = moved.most_common()
-    return bytes_moved(device, variants, "What one forward must move, by operator")
+    return bytes_moved(device, variants, "Bytes that one forward must move, by operator")
 
 
 def _part(name: str) -> str:
@@ -184,13 +185,13 @@ def rooflines(device: Device) -> Html:
         for name, run in runs.items()
     }
     ceilings = [ceiling for run in runs.values() for ceiling in run.recording.ceilings]
-    caption = "One forward: useful FLOP/s, over FLOP per byte that its kernels move"
+    caption = "One forward: useful FLOP/s, over useful FLOP per byte that its kernels move"
     return roofline_of(device, points, caption, ceilings=ceilings)
 
 
 @claim("O-A16", equals(0), scope="this-gpu")
 def patterns_met(device: Device) -> Figure:
-    """Inductor does not recognize masked attention that is written out."""
+    """Inductor does not recognize naive attention with a mask."""
     count = int(device["attention/compiled_code"].data["fused_attention"])
     text = f"{count} pattern{'s' * (count != 1)} of attention met"
     return Figure(count, display=text, origin="Inductor's counter fuse_attention")
@@ -198,7 +199,7 @@ def patterns_met(device: Device) -> Figure:
 
 @claim("O-A17", matches(r"product, triton_per_fused\w*softmax\w*, product"))
 def compiled_operations(device: Device) -> Figure:
-    """Compiled, naive attention runs one Triton kernel between its two products."""
+    """Compiled attention runs one Triton kernel between its two products."""
     return device[COMPILED].per_step(operations)
 
 
@@ -210,7 +211,7 @@ def are_two_in_both(figure: Figure) -> bool:
 
 @claim("O-A18", are_two_in_both, scope="this-gpu")
 def compiled_product_kernels(device: Device) -> Figure:
-    """The compiled forward multiplies with the same two kernels as the naive forward."""
+    """Compiled attention multiplies with the same two kernels as naive attention."""
 
     def products(step: Step) -> str:
         return ", ".join(kernel.name for kernel in step.kernels if op_name(kernel) == "aten::bmm")
@@ -220,8 +221,8 @@ def compiled_product_kernels(device: Device) -> Figure:
 
 @claim("O-A19", at_least(4), scope="timing")
 def between_products(device: Device) -> Figure:
-    """In the traces, the compiler's kernel replaces four activities of the naive forward, which take at least four
-    times as long as that kernel."""
+    """In the traces, one compiled kernel replaces four kernels and copies of naive attention, which take at least four
+    times as long."""
 
     def between_us(step: Step) -> float:
         return sum(activity.duration_us for activity in step.activities if op_name(activity) != "aten::bmm")
@@ -231,13 +232,13 @@ def between_products(device: Device) -> Figure:
 
 @claim("O-A20", at_least(2.5), scope="timing")
 def compiled_speedup(device: Device) -> Figure:
-    """Naive attention takes at least 2.5 times as long as its compiled form."""
+    """Naive attention takes at least 2.5 times as long as compiled attention."""
     return paired_ratio(device[NAIVE], device[COMPILED])
 
 
 @claim("O-A21", lambda figure: figure.value != "none", scope="this-gpu")
 def attention_without_mask(device: Device) -> Figure:
-    """Without a mask, Inductor recognizes attention that is written out, and calls an operator of SDPA in its place."""
+    """Without a mask, Inductor recognizes naive attention, and calls an operator of SDPA instead."""
 
     def own_attention(step: Step) -> str:
         return next((op.name for op in step.ops if op.name.startswith("aten::_scaled_dot_product")), "none")
@@ -247,13 +248,13 @@ def attention_without_mask(device: Device) -> Figure:
 
 @claim("O-A22", matches(r"1 kernel: triton_tem_fused_flex_attention.*"))
 def flex_kernel(device: Device) -> Figure:
-    """FlexAttention is one kernel, generated from Inductor's template for it."""
+    """FlexAttention runs one kernel, which Inductor generates from its template for FlexAttention."""
     return device["attention/flex"].per_step(count_and_names)
 
 
 def compiled_diff(device: Device) -> Html:
     """The kernels of a naive step that compiling changes."""
-    variants, caption = {"naive": NAIVE, "compiled": COMPILED}, "From the naive forward to the compiled one"
+    variants, caption = {"naive": NAIVE, "compiled": COMPILED}, "Kernels of naive attention and of compiled attention"
     return diff_table(device, variants, caption, work=(attention_bytes, attention_bytes))
 
 

@@ -118,7 +118,7 @@ def one_fill(device: Device) -> Figure:
 
 @claim("O-A3", at_least(75), scope="timing")
 def not_products(device: Device) -> Figure:
-    """In a naive forward, everything but the two products takes at least 75 % of the kernel time."""
+    """In a naive forward, all kernels and copies except the two products take at least 75 % of the kernel time."""
 
     def percent(step: Step) -> float:
         activities = kernels_and_copies(step)
@@ -130,7 +130,7 @@ def not_products(device: Device) -> Figure:
 
 @claim("O-A4", at_least(2), scope="timing")
 def masking_over_scaling(device: Device) -> Figure:
-    """In the naive trace, the masking kernel takes at least twice as long as the scaling kernel."""
+    """In the trace of naive attention, the masking kernel takes at least twice as long as the scaling kernel."""
     return unpaired_ratio(first_us(device[NAIVE], "aten::masked_fill_"), first_us(device[NAIVE], "aten::mul"))
 
 
@@ -154,7 +154,7 @@ def in_place_speedup(device: Device) -> Figure:
 def three_forwards(device: Device) -> Html:
     """Naive, in place and flash as pictures on one scale."""
     variants = {heading: VARIANTS[heading] for heading in ("naive", "in place", "flash")}
-    return timeline(device, variants, "One causal forward, three ways")
+    return timeline(device, variants, "One causal forward of three variants")
 
 
 FIGURES: Mapping[str, Measure] = {

@@ -72,7 +72,7 @@ def _giant_step(device: Device) -> Html:
     """The steps of a process that was profiled from its first step on."""
     times = [step_us(step) for step in device["matmul_add/unscheduled"].trace.steps[:4]]
     rows = [(f"step {index}", us, format_value(us, "us")) for index, us in enumerate(times)]
-    return bar_rows(rows, described="Four steps of a product and a sum: the first is the giant", kind="op")
+    return bar_rows(rows, described="Four steps of a product and a sum: the first step is much longer", kind="op")
 
 
 def _compiling(device: Device) -> Html:
@@ -80,7 +80,7 @@ def _compiling(device: Device) -> Html:
     data = device["mlp/new_shapes"].data
     calls = zip(data["batches"], data["static"]["first_call_ms"], strict=True)
     rows = [(f"batch {batch}", ms, format_value(1e3 * ms, "us")) for batch, ms in calls]
-    return bar_rows(rows, described="First calls with four batch sizes, each compiled anew", kind="op")
+    return bar_rows(rows, described="First calls with four batch sizes, each of which compiles", kind="op")
 
 
 def _memory(device: Device) -> Html:
@@ -88,7 +88,7 @@ def _memory(device: Device) -> Html:
     lengths = device["attention/lengths_64"].data.items()
     naive = {int(tokens): variants["variants"]["naive"] for tokens, variants in lengths}
     peaks = sorted((tokens, 0 if "stopped" in each else each["peak_bytes"]) for tokens, each in naive.items())
-    texts = [format_value(peak, "bytes") if peak else "no room" for _, peak in peaks]
+    texts = [format_value(peak, "bytes") if peak else "out of memory" for _, peak in peaks]
     rows = [(f"{tokens:,} tokens", peak, text) for (tokens, peak), text in zip(peaks, texts, strict=True)][-4:]
     return bar_rows(rows, described="Peak memory of attention written out, by the length of the sequence", kind="whole")
 

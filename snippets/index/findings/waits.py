@@ -81,9 +81,10 @@ def who_waits(device: Device) -> Html:
     switch = "".join(_option(each, ident, is_chosen=each.value == "many") for each in both)
     halves = "".join(_half(each, span_us, slowest_us, ident) for each in both)
     return Html(
-        f'<figure class="waits" data-search-exclude><figcaption>Who waits for whom?</figcaption>'
-        f"<fieldset><legend>Tokens in the pass</legend>{switch}</fieldset>"
-        f'<p class="waits-note">One forward pass of an MLP in eager PyTorch, on one time scale.</p>{halves}</figure>'
+        f'<figure class="waits" data-search-exclude><figcaption>Do you wait for the GPU or for the CPU?</figcaption>'
+        f"<fieldset><legend>Tokens in the forward pass</legend>{switch}</fieldset>"
+        '<p class="waits-note">The picture shows one forward pass of an MLP in eager PyTorch. The time scale is the '
+        f"same for both numbers of tokens.</p>{halves}</figure>"
     )
 
 
@@ -140,12 +141,12 @@ def answer(each: Pass) -> Html:
     """Who waits, and the remedy, from the pass's unprofiled times."""
     if each.is_gpu_bound:
         return Html(
-            "<strong>You wait for the GPU.</strong> It still computes when the CPU has submitted everything. A faster "
-            "kernel shortens your wait."
+            "<strong>You wait for the GPU.</strong> The GPU still computes when the CPU has submitted all work. A "
+            "faster kernel shortens your wait."
         )
     return Html(
-        "<strong>The GPU waits for the CPU.</strong> It has less to do than the CPU and idles between launches. A "
-        "faster kernel would change nothing; fewer launches would."
+        "<strong>The GPU waits for the CPU.</strong> The GPU has less work than the CPU, and idles between launches. "
+        "Fewer launches shorten your wait, but a faster kernel doesn't."
     )
 
 
@@ -156,9 +157,9 @@ def answer_text(each: Pass) -> str:
 
 def _fine_print(each: Pass) -> str:
     """Differences between the picture and the times."""
-    timed = "The three times were taken without the profiler."
-    text = f"{timed} The picture has the profiler's own work in it." if each.traced else timed
+    timed = "We measured the three times without the profiler."
+    text = f"{timed} The picture comes from a trace, so it includes the profiler's own work." if each.traced else timed
     return (
-        f'<p class="waits-note">{text} {escape(each.timed.environment.device)}. <a href="mlp/">The chapter</a> · '
-        f'<a href="measuring/">how we measure</a></p>'
+        f'<p class="waits-note">{text} {escape(each.timed.environment.device)}. <a href="mlp/">The chapter on the '
+        f'MLP</a> · <a href="measuring/">How we measure</a></p>'
     )

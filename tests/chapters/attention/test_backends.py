@@ -91,7 +91,7 @@ def test_the_table_of_purposes() -> None:
 def test_the_diff_and_the_drawings() -> None:
     diff = text_of(traffic.compiled_diff(RECORDED))
     assert all(part in diff for part in ("triton_per_fused", "same"))
-    assert "One causal forward, three ways" in variants.three_forwards(RECORDED)
+    assert "One causal forward of three variants" in variants.three_forwards(RECORDED)
 
 
 def test_the_row_without_a_key() -> None:

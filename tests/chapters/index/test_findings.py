@@ -91,7 +91,7 @@ def test_what_is_not_traced_says_so_in_its_half_only(timed: Device) -> None:
     assert "Not recorded yet" in one
     assert "make record CHAPTER=index" in one
     assert "<b>3.00 µs</b>" in one
-    assert "picture has the profiler" not in one
+    assert "the profiler's own work" not in one
     assert "Not recorded yet" not in many
     assert '<svg class="strip"' in many
 
@@ -116,6 +116,7 @@ def test_the_tree_links_every_leaf_to_its_section() -> None:
     assert re.findall(r'<p class="section"><a href="([^"]+)">', html) == sections
     assert [section for _, symptom in symptoms() for section in symptom.also] == [
         "decoder/#who-waits",
+        "decoder/#ladder",
         "training_step_faults/#pageable-copies",
         "training_step_faults/#attention-written-out",
         "training_step_faults/#graph-breaks",
@@ -173,6 +174,6 @@ def lengths(tmp_path: Path, **naive: dict[str, object]) -> Device:
 def test_a_length_without_a_peak_has_no_room_only_where_memory_ran_out(tmp_path: Path) -> None:
     picture = PICTURES["memory-grows"]
     drawn = picture(lengths(tmp_path, **{"128": {"peak_bytes": 2**20}, "256": {"stopped": "out of memory"}}))
-    assert ("1.05 MB" in drawn, drawn.count("no room")) == (True, 1)
+    assert ("1.05 MB" in drawn, drawn.count("out of memory")) == (True, 1)
     with pytest.raises(KeyError, match="peak_bytes"):
         picture(lengths(tmp_path, **{"128": {"peak_bytes": 2**20}, "256": {"error": 0.0}}))

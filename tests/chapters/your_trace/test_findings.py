@@ -69,7 +69,7 @@ def test_a_report_names_its_trace_and_links_to_the_book(tmp_path: Path) -> None:
     assert f"<h1>{name}</h1>" in html
     assert f"kinetoscope open {name}" in html
     assert f'<a href="../../{PAGES["sync-in-step"]}"><code>' in html
-    assert '<a href="../../#see-gap-in-a-wait">The GPU lane has gaps: It waits for the GPU</a>' in html
+    assert '<a href="../../#see-gap-in-a-wait">The GPU lane has gaps: The CPU waits for the GPU</a>' in html
 
 
 def test_what_is_not_recorded_has_no_report(tmp_path: Path) -> None:

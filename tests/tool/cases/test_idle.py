@@ -30,7 +30,7 @@ def test_a_loader_stalls_every_fourth_step() -> None:
     assert first.saving_us_per_step == right["ceiling_us_per_step_about"]
     assert first.evidence_us_per_step == right["fetching_us_per_step_mean"]
     assert first.title.endswith("per step (50 %), most of it in 3 of 12 steps")
-    assert headline(trace).endswith("The step waits for data: fixing it saves at most 100 ms per step (50 %).")
+    assert headline(trace).endswith("The step waits for data: a fix saves at most 100 ms per step (50 %).")
 
 
 def test_the_start_of_cuda() -> None:

@@ -112,21 +112,21 @@ def test_the_late_rank_is_mended_before_the_buckets() -> None:
     report = job("mesh_late_rank3")
     first = report.data["findings"][0]
     assert (first["rule"], first["severity"]) == ("exposed-communication", "medium")
-    assert first["advice"].startswith("Most of it is waiting: fix rank 3 first. Overlap: DDP")
+    assert first["advice"].startswith("Most of it is waiting: fix rank 3 first. Overlap communication")
     assert report.severities == {"high", "medium", "low"}  # high: rank 3 is late
     even = job("mesh_healthy").data["findings"][0]
-    assert even["advice"].startswith("Most of it is waiting for other ranks. Overlap: DDP")
+    assert even["advice"].startswith("Most of it is waiting for other ranks. Overlap communication")
     transfers = job("tp_mlp_8192").data["findings"][0]
-    assert (transfers["severity"], transfers["advice"].partition(":")[0]) == ("medium", "Overlap")
+    assert (transfers["severity"], transfers["advice"].partition(" with")[0]) == ("medium", "Overlap communication")
 
 
 def test_one_rank_of_a_job_may_be_waiting() -> None:
     diagnosed = read_diagnosed(JOBS / "ddp_uneven_batch.rank1.json.gz")
     doubt = "Rank 1 of 2: this may be waiting for another rank; give all ranks."
-    assert headline(diagnosed).endswith(f"fixing it saves at most 39.5 ms per step (28 %). {doubt}")
+    assert headline(diagnosed).endswith(f"a fix saves at most 39.5 ms per step (28 %). {doubt}")
     first, second, _ = report_data(diagnosed)["findings"]
     assert (first["rule"], first["confidence"]) == ("exposed-communication", "low")
-    assert first["advice"].startswith(f"{doubt} Overlap: DDP")
+    assert first["advice"].startswith(f"{doubt} Overlap communication")
     assert (second["rule"], second["confidence"]) == ("needless-copies", "medium")
 
 

@@ -22,7 +22,7 @@ def read(name: str) -> DiagnosedTrace:
 def test_graph_replays_after_a_prompt() -> None:
     diagnosed = read("generate_static")
     assert headline(diagnosed) == (
-        "A token takes 3.95 ms and the GPU works 43 % of it. The host reads values of every token: fixing it saves at "
+        "A token takes 3.95 ms and the GPU works 43 % of it. The host reads values of every token: a fix saves at "
         "most 1.15 ms per token (29 %)."
     )
     loop = report_data(diagnosed)["token_loop"]

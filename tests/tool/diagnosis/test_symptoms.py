@@ -26,5 +26,5 @@ def test_names_are_unique_and_rules_in_order() -> None:
 def test_the_leaf_of_a_rule_with_its_branch() -> None:
     found = symptom_of("sync-in-step")
     assert found is not None
-    assert (found[0], found[1].title) == (TREE[0], "It waits for the GPU")
+    assert (found[0], found[1].title) == (TREE[0], "The CPU waits for the GPU")
     assert symptom_of("no-such-rule") is None

@@ -76,7 +76,7 @@ def test_the_headline_names_what_dominates() -> None:
         f"{no_gpu}No rule found a fault: most of a step goes to code outside operators (71 %)."
     )
     assert headline(diagnosed(two_steps(400.0, 250.0), *RULES)) == (
-        f"{no_gpu}The step waits for data: fixing it saves at most 400 µs per step (40 %)."
+        f"{no_gpu}The step waits for data: a fix saves at most 400 µs per step (40 %)."
     )
 
 
@@ -120,7 +120,7 @@ def test_a_saving_beyond_the_step_is_not_a_share_of_it() -> None:
         events += [kernel("k", number + 1, at + 20, 150), annotation(FETCH, at + 200, 500)]
     made = diagnosed(read_trace(trace_bytes(*events)), *(rule for rule in RULES if rule.name == "loader-stall"))
     assert headline(made).endswith(
-        "The step waits for data: fixing it saves at most 500 µs per step, more than the step itself takes."
+        "The step waits for data: a fix saves at most 500 µs per step, more than the step itself takes."
     )
     assert "Saves at most 500 µs per step, more than the step itself takes" in Page(report_html(made)).text
 
@@ -148,7 +148,7 @@ def test_a_real_trace_of_this_machine(tmp_path: Path) -> None:
     path = tmp_path / "trace.json"
     profiler.export_chrome_trace(str(path))
     made = read_diagnosed(path)
-    assert "The step waits for data: fixing it saves at most" in headline(made)
+    assert "The step waits for data: a fix saves at most" in headline(made)
     assert made.diagnosis.findings[0].severity(made.step_us) == "high"
     assert next(iter(cpu_causes(made.facts))) == "data loading"
     assert "no GPU kernels" in made.summary.notes[0]

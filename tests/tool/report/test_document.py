@@ -35,7 +35,7 @@ def page(trace: Trace, *rules: object) -> Page:
 
 def test_headline_with_a_finding() -> None:
     assert headline(diagnosed(traced(), SMALL, SYNC)) == (
-        "A step takes 100 µs and the GPU works 45 % of it. Waits: fixing it saves at most 30.0 µs per step (30 %)."
+        "A step takes 100 µs and the GPU works 45 % of it. Waits: a fix saves at most 30.0 µs per step (30 %)."
     )
 
 
@@ -76,7 +76,7 @@ def test_headline_of_a_trace_that_lost_kernels() -> None:
     trace = traced(launch(70, 16), launch(71, 116))
     lost = "A step takes 100 µs and the GPU works 45 % of it. The GPU works more than that: 50 % of the launches have"
     assert headline(diagnosed(trace)) == f"{lost} no kernel in the trace. Record the trace again."
-    assert headline(diagnosed(trace, SYNC)).startswith(f"{lost} no kernel in the trace. Waits: fixing it saves")
+    assert headline(diagnosed(trace, SYNC)).startswith(f"{lost} no kernel in the trace. Waits: a fix saves")
     assert "2 of 4 launches (50%) have no kernel in the trace: the GPU's busy time" in page(trace).text
 
 

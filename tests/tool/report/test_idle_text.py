@@ -65,8 +65,7 @@ def test_idle_between_steps(events: list[Event], functions: list[PythonFunction]
 def test_a_small_finding_does_not_hide_the_pauses() -> None:
     trace = diagnosed(written(*decoding("cudaDeviceSynchronize", gpu_us=500.0)))
     assert headline(trace).endswith(
-        f" Most {BETWEEN}{NOTHING} "
-        "The CPU waits for the GPU inside a step: fixing it saves at most 20.0 µs per step (4 %)."
+        f" Most {BETWEEN}{NOTHING} The CPU waits for the GPU inside a step: a fix saves at most 20.0 µs per step (4 %)."
     )
 
 
@@ -74,8 +73,7 @@ def test_a_finding_about_the_pauses_stands_alone() -> None:
     fetches = [annotation("enumerate(DataLoader)#_X.__next__", at + 100.0, 19_000.0) for at in PAUSES]
     text = headline(diagnosed(written(*decoding(), *fetches)))
     assert text.endswith(
-        f"of {SPAN}. The step waits for data: fixing it saves at most 19.0 ms per step, more than the step itself "
-        "takes."
+        f"of {SPAN}. The step waits for data: a fix saves at most 19.0 ms per step, more than the step itself takes."
     )
 
 

@@ -31,7 +31,7 @@ def test_a_token_is_the_unit(tmp_path: Path, sequences: int, subject: str) -> No
     diagnosed = read_diagnosed(write(tmp_path, events(answer(64, 6, sequences=sequences))))
     assert len(forward(1, 1)) == 18
     assert headline(diagnosed) == (
-        f"{subject} takes 180 µs and the GPU works 30 % of it. The GPU waits for launches: fixing it saves at most "
+        f"{subject} takes 180 µs and the GPU works 30 % of it. The GPU waits for launches: a fix saves at most "
         "126 µs per token (70 %)."
     )
     assert report_data(diagnosed)["token_loop"] == {
