@@ -12,7 +12,7 @@ from kinetoscope.trace.errors import TraceError
 DESCRIPTION = """\
 Reads any trace of the PyTorch profiler, without a GPU and without torch:
 
-  %(prog)s report trace.json.gz                what is slow, why, what fixing it saves: one HTML file
+  %(prog)s report trace.json.gz                what is slow, why, what a fix saves: one HTML file
   %(prog)s report rank*.json.gz -o ranks.html  the ranks of a job side by side
   %(prog)s merge rank*.json.gz -o job.json.gz   the ranks of a job as one trace
   %(prog)s diff before.json.gz after.json.gz   what changed, kernel by kernel; --gate for CI

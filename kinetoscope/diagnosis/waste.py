@@ -21,7 +21,7 @@ MAX_LAUNCH_GAP_US = 100.0
 
 @dataclass(frozen=True)
 class Waste:
-    """Activities with one cause, and the most time that fixing it saves."""
+    """Activities with one cause, and the most time that a fix saves."""
 
     activities: tuple[GpuActivity, ...]
     avoidable_us: float

@@ -92,10 +92,10 @@ def test_the_schema_describes_what_is_printed(name: str, capsys: pytest.CaptureF
 
 
 def test_descriptions_come_from_the_fields() -> None:
-    assert field_texts(TraceReport)["steps"] == "The active steps.", "of a type that it extends"
+    assert field_texts(TraceReport)["steps"] == "Number of active steps.", "of a type that it extends"
     assert schema("report")["$defs"]["FindingRow"]["properties"]["severity"] == {
         "enum": ["high", "low", "medium"],
-        "description": "By `ceiling_share`: `high` from 0.20 on, `medium` from 0.05 on, else `low`.",
+        "description": "`high` if `ceiling_share` is at least 0.20, `medium` if `ceiling_share` is at least 0.05, else `low`.",
     }
 
 

@@ -8,9 +8,10 @@ from snippets.decoder.findings import (
     ladder,
     limits,
     lossy,
+    products,
     prompts,
     reading,
     waiting,
 )
 
-PARTS = (reading, generating, ladder, limits, prompts, batches, contexts, lossy, waiting, faults)
+PARTS = (reading, generating, ladder, limits, products, prompts, batches, contexts, lossy, waiting, faults)

@@ -71,7 +71,7 @@ def posts(device: Device, *claim_ids: str) -> Html:
 
     Raises `ValueError` for a claim of ours.
     """
-    head = ("the post says", "verdict", "measured")
+    head = ("the series says", "verdict", "measured")
     rows = []
     for claim_id in claim_ids:
         _, claim = find_claim(claim_id)
@@ -83,7 +83,7 @@ def posts(device: Device, *claim_ids: str) -> Html:
         differs = any(verdict.status == "differs" for verdict in verdicts)
         plain = _first_sentence(claim.why) if differs else ""
         rows.append([said, Html(f"{_badges(verdicts)}<br>{with_code(plain)}"), _measured([verdicts])])
-    return table("What the posts say, and what we measured", head, rows, text_columns=len(head))
+    return table("What the series says, and what we measured", head, rows, text_columns=len(head))
 
 
 def _row(device: Device, key: str, statement: Statement) -> list[Cell]:

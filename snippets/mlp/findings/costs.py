@@ -60,8 +60,7 @@ def trace_and_replayed(device: Device) -> dict[str, dict[str, Timing]]:
 
 @claim("O-P1", matches(r"([^,]+), \1, (?!\1$)[^,]+"), scope="this-gpu")
 def two_kinds(device: Device) -> Figure:
-    """The MLP's products gate and up, which have the same shape, run the same kernel, and the product down runs another
-    kernel."""
+    """The MLP's products gate and up have one shape and run one kernel, and the product down runs another kernel."""
     return gemm_kernels(device["mlp/eager"])
 
 
@@ -80,8 +79,7 @@ def blocks_of_gemms(device: Device) -> Figure:
 
 @claim("O-P3", equals("gate 4 bytes, up 4 bytes"), scope="this-gpu")
 def memsets(device: Device) -> Figure:
-    """In every variant of the MLP, the products gate and up each come with a memset of four bytes, and the product down
-    comes with none."""
+    """In each variant of the MLP, the products gate and up each come with a memset of four bytes, but down has none."""
 
     def fills(step: Step) -> str:
         matmuls = {kernel.op: name for kernel, name in zip(gemms(step), MATMULS, strict=True)}
@@ -102,8 +100,7 @@ def replayed_over_trace(device: Device) -> Figure:
 
 @claim("O-P6", between(1.9, 2.1))
 def saved_memory(device: Device) -> Figure:
-    """The peak memory of the compiled MLP is lower than the peak memory of the eager MLP by two tensors of the hidden
-    size."""
+    """The compiled MLP's peak memory is lower than the eager MLP's peak memory by two tensors of the hidden size."""
     eager, fused = (device[name].point.peak_memory_bytes for name in ("mlp/eager", "mlp/compiled"))
     saved, hidden = eager - fused, gate_bytes(device["mlp/eager"].step)
     return Figure(saved / hidden, display=f"{format_value(saved, 'bytes')} less")
@@ -164,8 +161,7 @@ def compiled_speedup(device: Device) -> Figure:
 
 @claim("O-P12", at_least(1.02), scope="timing")
 def fusion_pays(device: Device) -> Figure:
-    """Fusion saves GPU time: in interleaved timing, the compiled MLP and Liger's MLP both take less time than the eager
-    MLP."""
+    """Fusion saves GPU time: interleaved, the compiled MLP and Liger's MLP each take less time than the eager MLP."""
     return smallest(times_eager(device, "compiled"), times_eager(device, "Liger"))
 
 
@@ -198,8 +194,7 @@ def slower_from_python(device: Device) -> Figure:
 
 @claim("O-P16", at_least(1.05))
 def lower_error(device: Device) -> Figure:
-    """The compiled MLP's error is at least a twentieth lower than the eager MLP's error, because GELU's result stays in
-    registers."""
+    """The compiled MLP's error is at least a twentieth lower than the eager MLP's error: GELU's result isn't rounded."""
     return point_ratio(device["mlp/eager"], device["mlp/compiled"], "relative_error")
 
 

@@ -106,8 +106,7 @@ def near_the_copy(device: Device) -> Figure:
 
 @claim("RG7", at_most(1), scope="timing")
 def geglu_waits_longer(device: Device) -> Figure:
-    """The stack stays overhead-bound up to fewer tokens than the GeGLU block, which launches more kernels for less
-    arithmetic."""
+    """The stack stays overhead-bound up to fewer tokens than the GeGLU block, which launches more kernels."""
     return unpaired_ratio(*(overhead_until(device[sweep]) for sweep in (STACK, GEGLU)))
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from snippets.decoder import findings
 from snippets.decoder.experiments import EXPERIMENTS
-from snippets.decoder.findings import limits, reading
+from snippets.decoder.findings import limits, products, reading
 from snippets.decoder.model import CONFIGS, bytes_per_token
 from snippets.lab.finding.book import figure, find_claim, judge
 from snippets.lab.finding.device import Device
@@ -68,10 +68,10 @@ def test_a_token_of_generate_is_counted_between_two_choices(device: Device) -> N
 
 def test_products_are_known_by_their_order(device: Device) -> None:
     step = device["decoder/joined"].step
-    known = limits.product_bytes(step)
+    known = products.product_bytes(step)
     assert len(known) == 22 * 4 + 1
     assert sum(known.values()) == 2 * reading.SMALL.read_weights
-    assert limits.product_bytes(device["decoder/eager"].step) == {}
+    assert products.product_bytes(device["decoder/eager"].step) == {}
 
 
 FLIPS: list[tuple[str, Changes]] = [

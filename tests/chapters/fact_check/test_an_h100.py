@@ -115,7 +115,7 @@ def test_on_every_tab_the_h100_judges(root: Path) -> None:
             assert of(here).text == of(there).text, name
     assert {source_verdict(each).device.name for each in rows(root, DEFAULT_DEVICE).values()} == {NAME}
     assert facts.h100_verdicts(here).text == facts.h100_verdicts(there).text
-    assert "; values for an H100, on the H100 80GB HBM3" in Markup(facts.tally(here)).text
+    assert "(values for an H100 are judged on the H100 80GB HBM3)" in Markup(facts.tally(here)).text
     assert "values for" not in Markup(facts.tally(there)).text
 
 

@@ -145,8 +145,8 @@ def test_a_value_for_one_gpu_is_judged_by_it_alone() -> None:
 def test_a_post_that_differs_has_the_first_sentence_of_the_reason() -> None:
     text = Markup(facts.posts(BOOK, "P1", "P25")).text
     assert "✓ holds" in text
-    assert "With nothing left to wait for, the call takes only its own time." in text
-    assert "In the post's trace the GPU began late" not in text
+    assert "When no GPU work is left, cudaDeviceSynchronize takes only its own time." in text
+    assert "In the series's trace the GPU began late" not in text
 
 
 def test_verdicts_that_differ_have_signs() -> None:
