@@ -95,7 +95,8 @@ def test_descriptions_come_from_the_fields() -> None:
     assert field_texts(TraceReport)["steps"] == "Number of active steps.", "of a type that it extends"
     assert schema("report")["$defs"]["FindingRow"]["properties"]["severity"] == {
         "enum": ["high", "low", "medium"],
-        "description": "`high` if `ceiling_share` is at least 0.20, `medium` if `ceiling_share` is at least 0.05, else `low`.",
+        "description": "`high` if `ceiling_share` is at least 0.20, `medium` if `ceiling_share` is at least 0.05, else "
+        "`low`.",
     }
 
 
