@@ -51,6 +51,13 @@ PARTS = {"model", "kernels", "experiments", "findings", "publish"}
 """Each a file, or a package that parts it by subject; publish.py writes further files into the site."""
 MORE_FILES: Mapping[str, Mapping[str, str]] = {
     "attention": {"online_softmax.py": "explains an idea on the CPU: no recording may depend on it"},
+    "decode_kernels": {
+        "attending.py": "attention of one token, which two kernels call",
+        "persistent.py": "the kernel of a whole step",
+        "sizes.py": "how a step cuts its weights",
+        "steps.py": "a step of a decoder, which a reader calls",
+        "tiles.py": "the products of a step, which two kernels call",
+    },
     "decoder": {
         "caches.py": "the caches that a reader copies in place of that of model.py",
         "compiling.py": "what is done to a finished model.py: joined and compiled layers, which a reader copies",

@@ -566,7 +566,7 @@ def test_the_shipped_choices_make_stale_what_they_decide(monkeypatch: pytest.Mon
     changed = MeasuredCode(Code(SOURCES))
     stale = {each.id for each in EVERY_EXPERIMENT if changed.fingerprint(each) != before[each.id]}
     assert {"fused_mlp/fused", "fused_mlp/kernelized", "fused_mlp/bfloat16_fused"} <= stale
-    assert {name.partition("/")[0] for name in stale} <= {"decoder", "fact_check", "fused_mlp"}
+    assert {name.partition("/")[0] for name in stale} <= {"decode_kernels", "decoder", "fact_check", "fused_mlp"}
 
 
 def other_pythons() -> list[str]:

@@ -1,0 +1,87 @@
+"""Attention of one token of each sequence, split by keys, as the work of one
+program."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def attend_tile(
+    tile, q, keys, values, position, sums, tops, arrived, out, heads, kv_heads,
+    length, scale,
+    HEAD_DIM: tl.constexpr, GROUP: tl.constexpr, BLOCK_KEYS: tl.constexpr,
+    SPLITS: tl.constexpr, INTERPRETED: tl.constexpr,
+):  # fmt: skip
+    """One split of the keys of one head of keys and values, for the group of
+    query heads that share it. The last split to arrive combines all splits.
+
+    sums (M, heads, SPLITS, HEAD_DIM) and tops (M, heads, SPLITS, 2) are in
+    float32: the sums of values, the largest score, and the sum of weights.
+    """
+    of, split = tile // SPLITS, tile % SPLITS
+    sequence, kv_head = of // kv_heads, of % kv_heads
+    group = heads // kv_heads
+    member = tl.arange(0, GROUP)
+    head = kv_head * group + member
+    d = tl.arange(0, HEAD_DIM)
+    asked = (member < group)[:, None]
+    at = (sequence * heads + head)[:, None] * HEAD_DIM + d[None, :]
+    query = tl.load(q + at, asked, 0.0, cache_modifier=".cg")
+    if INTERPRETED:
+        query = query.to(tl.float32)
+    # what lies behind the position is never read
+    known = tl.minimum(tl.load(position) + 1, length)
+    share = tl.cdiv(tl.cdiv(known, BLOCK_KEYS), SPLITS) * BLOCK_KEYS
+    first = split * share
+    end = tl.minimum(first + share, known)
+    acc = tl.zeros((GROUP, HEAD_DIM), tl.float32)
+    top = tl.full((GROUP,), float("-inf"), tl.float32)
+    weights = tl.zeros((GROUP,), tl.float32)
+    start = tl.cast(of, tl.int64) * length * HEAD_DIM
+    for key in range(first, end, BLOCK_KEYS):
+        place = key + tl.arange(0, BLOCK_KEYS)
+        there = place < end
+        block = start + place[:, None] * HEAD_DIM + d[None, :]
+        k = tl.load(keys + block, there[:, None], 0.0, cache_modifier=".cg")
+        v = tl.load(values + block, there[:, None], 0.0, cache_modifier=".cg")
+        if INTERPRETED:
+            k, v = k.to(tl.float32), v.to(tl.float32)
+        score = tl.dot(query, tl.trans(k)) * scale
+        score = tl.where(there[None, :], score, float("-inf"))
+        above = tl.maximum(top, tl.max(score, 1))
+        shrink = tl.exp(top - above)
+        p = tl.exp(score - above[:, None])
+        weights = weights * shrink + tl.sum(p, 1)
+        acc = tl.dot(p.to(v.dtype), v, acc * shrink[:, None])
+        top = above
+    one = (sequence * heads + head) * SPLITS + split
+    tl.store(sums + one[:, None] * HEAD_DIM + d[None, :], acc, asked)
+    tl.store(tops + one * 2, top, member < group)
+    tl.store(tops + one * 2 + 1, weights, member < group)
+    tl.debug_barrier()  # all threads have stored before one says so
+    if tl.atomic_add(arrived + of, 1) == SPLITS - 1:
+        acc = tl.zeros((GROUP, HEAD_DIM), tl.float32)
+        top = tl.full((GROUP,), float("-inf"), tl.float32)
+        weights = tl.zeros((GROUP,), tl.float32)
+        for part in range(SPLITS):
+            one = (sequence * heads + head) * SPLITS + part
+            its_top = tl.load(
+                tops + one * 2, member < group, 0.0, cache_modifier=".cg"
+            )
+            its_weights = tl.load(
+                tops + one * 2 + 1, member < group, 1.0, cache_modifier=".cg"
+            )
+            its_sums = tl.load(
+                sums + one[:, None] * HEAD_DIM + d[None, :], asked, 0.0,
+                cache_modifier=".cg",
+            )  # fmt: skip
+            above = tl.maximum(top, its_top)
+            shrink, grow = tl.exp(top - above), tl.exp(its_top - above)
+            acc = acc * shrink[:, None] + its_sums * grow[:, None]
+            weights = weights * shrink + its_weights * grow
+            top = above
+        mean = acc / weights[:, None]
+        tl.store(out + at, mean.to(out.dtype.element_ty), asked)
+        tl.atomic_xchg(arrived + of, 0)  # for the next layer

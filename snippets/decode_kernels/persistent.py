@@ -1,0 +1,127 @@
+"""A whole decode step as one kernel: as many programs as the GPU runs at once,
+and a barrier of all programs where a kernel would end.
+
+At a barrier a program asks for its first weights of the next part before it
+waits, so the memory has work while the last programs arrive.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from snippets.decode_kernels.attending import attend_tile
+from snippets.decode_kernels.tiles import (
+    gate_up_tile,
+    head_tile,
+    pair_row,
+    qkv_tile,
+    residual_tile,
+)
+from snippets.fused_mlp.geglu.few_tokens_kernels import fetch_ahead
+
+
+@triton.jit
+def arrive_and_wait(arrived, target):
+    """Return when `target` arrivals have been counted: all programs have
+    written what the next part reads."""
+    tl.debug_barrier()  # of this program's threads
+    tl.atomic_add(arrived, 1)
+    while tl.atomic_add(arrived, 0) < target:
+        pass
+    tl.debug_barrier()
+
+
+@triton.jit
+def address(table, index, like):
+    """The tensor at a place of the table of addresses; its type is that of
+    `like`."""
+    where = tl.load(table + index).to(like.dtype)
+    return tl.multiple_of(where, 16)
+
+
+@triton.jit
+def step_kernel(
+    table, x, q, attended, hidden, rotary, position, sums, tops, arrived,
+    norm, head, embedding, best, best_row, token, logit,
+    M, K, H, N, layers, heads, kv_heads, length, table_length, eps, scale,
+    HEAD_DIM: tl.constexpr, GROUP: tl.constexpr, TOKENS: tl.constexpr,
+    QKV_N: tl.constexpr, OUT_N: tl.constexpr, UP_N: tl.constexpr,
+    DOWN_N: tl.constexpr, HEAD_N: tl.constexpr, BLOCK_K: tl.constexpr,
+    STAGES: tl.constexpr, BLOCK_KEYS: tl.constexpr, SPLITS: tl.constexpr,
+    AHEAD: tl.constexpr, THREADS: tl.constexpr, INTERPRETED: tl.constexpr,
+):  # fmt: skip
+    """`table` (layers, 8) holds the addresses of a layer's tensors: norm, qkv,
+    out, norm, gate and up, down, keys, values. arrived: (2 + M * kv_heads,),
+    of barriers, of the head's tiles, and of attention's splits; all zero before
+    and after."""
+    me, programs = tl.program_id(0), tl.num_programs(0)
+    rows = (heads + 2 * kv_heads) * HEAD_DIM
+    passed = 0
+    for layer in range(layers):
+        entry = table + layer * 8
+        gain, qkv = address(entry, 0, x), address(entry, 1, x)
+        out, gain_2 = address(entry, 2, x), address(entry, 3, x)
+        gate_up, down = address(entry, 4, x), address(entry, 5, x)
+        keys, values = address(entry, 6, x), address(entry, 7, x)
+        for tile in range(me, tl.cdiv(rows // 2, QKV_N), programs):
+            qkv_tile(
+                tile, x, gain, qkv, rotary, position, q, keys, values, M, K,
+                heads, kv_heads, length, table_length, eps, HEAD_DIM, TOKENS,
+                QKV_N, BLOCK_K, STAGES, INTERPRETED,
+            )  # fmt: skip
+        passed += programs
+        arrive_and_wait(arrived, passed)
+        for tile in range(me, M * kv_heads * SPLITS, programs):
+            attend_tile(
+                tile, q, keys, values, position, sums, tops, arrived + 2,
+                attended, heads, kv_heads, length, scale, HEAD_DIM, GROUP,
+                BLOCK_KEYS, SPLITS, INTERPRETED,
+            )  # fmt: skip
+        row = me * OUT_N + tl.arange(0, OUT_N)
+        ask(out, row, K, heads * HEAD_DIM, AHEAD, THREADS)
+        passed += programs
+        arrive_and_wait(arrived, passed)
+        for tile in range(me, tl.cdiv(K, OUT_N), programs):
+            residual_tile(
+                tile, attended, out, x, M, K, heads * HEAD_DIM, TOKENS, OUT_N,
+                BLOCK_K, STAGES, INTERPRETED,
+            )  # fmt: skip
+        ask(gate_up, me * UP_N + tl.arange(0, UP_N), H, K, AHEAD, THREADS)
+        passed += programs
+        arrive_and_wait(arrived, passed)
+        for tile in range(me, tl.cdiv(H, UP_N), programs):
+            gate_up_tile(
+                tile, x, gain_2, gate_up, hidden, M, H, K, eps, TOKENS, UP_N,
+                BLOCK_K, STAGES, INTERPRETED,
+            )  # fmt: skip
+        ask(down, me * DOWN_N + tl.arange(0, DOWN_N), K, H, AHEAD, THREADS)
+        passed += programs
+        arrive_and_wait(arrived, passed)
+        for tile in range(me, tl.cdiv(K, DOWN_N), programs):
+            residual_tile(
+                tile, hidden, down, x, M, K, H, TOKENS, DOWN_N, BLOCK_K,
+                STAGES, INTERPRETED,
+            )  # fmt: skip
+        following = address(table, tl.minimum(layer + 1, layers - 1) * 8 + 1, x)
+        row = pair_row(me * QKV_N + tl.arange(0, QKV_N), HEAD_DIM)
+        ask(following, row, rows, K, AHEAD, THREADS)
+        passed += programs
+        arrive_and_wait(arrived, passed)
+    tiles = tl.cdiv(N, HEAD_N)
+    for tile in range(me, tiles, programs):
+        head_tile(
+            tile, tiles, x, norm, head, best, best_row, arrived + 1, M, N, K,
+            eps, token, logit, position, embedding, TOKENS, HEAD_N, BLOCK_K,
+            STAGES, INTERPRETED,
+        )  # fmt: skip
+    # the last program to end counts from zero again, for the next step
+    if tl.atomic_add(arrived, 1) == passed + programs - 1:
+        tl.atomic_xchg(arrived, 0)
+
+
+@triton.jit
+def ask(weight, row, rows, K, AHEAD: tl.constexpr, THREADS: tl.constexpr):
+    """Ask for the first elements of these rows, without waiting for them."""
+    if AHEAD:
+        fetch_ahead(weight, row, 0, K, K, rows, AHEAD, THREADS)

@@ -1,0 +1,85 @@
+"""How a step cuts its weights, and which sizes its kernels can compute."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+MOST_TOKENS = 16
+
+
+@dataclass(frozen=True)
+class Tile:
+    """How a kernel cuts a weight, and runs."""
+
+    rows: int
+    """Rows of the weight that a program multiplies; in pairs, pairs."""
+    block_k: int
+    """Elements of each row at a time."""
+    stages: int = 3
+    """Blocks in flight."""
+    warps: int = 4
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """How each part of a step is cut. `splits`: parts of the keys."""
+
+    qkv: Tile
+    out: Tile
+    gate_up: Tile
+    down: Tile
+    head: Tile
+    block_keys: int = 64
+    splits: int = 16
+    ahead: int = 512
+    """Elements of each row asked for while the kernel before still runs."""
+
+
+ONE_TOKEN = Tiles(
+    qkv=Tile(4, 1024),
+    out=Tile(4, 1024),
+    gate_up=Tile(4, 1024),
+    down=Tile(4, 1024),
+    head=Tile(8, 1024),
+)
+FEW_TOKENS = Tiles(
+    qkv=Tile(16, 256),
+    out=Tile(16, 256),
+    gate_up=Tile(16, 256),
+    down=Tile(16, 256),
+    head=Tile(32, 256),
+)
+
+
+def require(config, batch: int) -> None:
+    """Raise `ValueError` for sizes that the kernels would compute wrongly."""
+    if not 1 <= batch <= MOST_TOKENS:
+        raise ValueError(f"a batch of {batch} is not 1 to {MOST_TOKENS}")
+    if config.head_dim not in (16, 32, 64, 128, 256):
+        raise ValueError(
+            f"heads of {config.head_dim}: these kernels need 16, 32, 64, 128 or 256"
+        )
+    for name in ("dim", "hidden"):
+        if getattr(config, name) % 8:
+            raise ValueError(
+                f"{name} {getattr(config, name)}: no multiple of 8"
+            )
+    if config.heads % config.kv_heads:
+        raise ValueError(
+            f"{config.heads} heads are not a multiple of {config.kv_heads}"
+        )
+
+
+def power_of_two(number: int) -> int:
+    """The smallest power of two that is not below `number`."""
+    return 1 << (number - 1).bit_length()
+
+
+def launches_dependents(device: torch.device) -> bool:
+    """Whether a kernel may start before the kernel before it has ended: on
+    Hopper and later."""
+    if device.type != "cuda":
+        return False
+    return torch.cuda.get_device_capability(device) >= (9, 0)
