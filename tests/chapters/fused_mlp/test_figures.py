@@ -318,11 +318,6 @@ def with_clocks(device: AlteredDevice) -> None:
         put(device, f"bfloat16_{name}", point_of(shapes.WIDEST, clock_mhz=mhz))
 
 
-def with_cpu_times(device: AlteredDevice) -> None:
-    few_rows, many_rows = ((tokens, *shapes.WIDE) for tokens in (16, 128))
-    put(device, "bfloat16_fused", point_of(few_rows, enqueue_us=5.0), point_of(many_rows, enqueue_us=8.0))
-
-
 ROWS = {WIDE: 50.0, shapes.ONE_TOKEN: 49.5, shapes.TALL_AND_THIN: 40.0, shapes.WIDEST: 90.0}
 VALUES: list[tuple[Callable[[AlteredDevice], None], dict[str, object]]] = [
     (lambda device: None, {"result_in_registers": 75}),
@@ -346,7 +341,6 @@ VALUES: list[tuple[Callable[[AlteredDevice], None], dict[str, object]]] = [
      {"one_token_energy": 1.2, "sixteen_tokens_energy": 1.2}),
     (lambda device: by_hand.put_rows(device, ROWS), {"one_token": 0.5}),
     (with_clocks, {"widest_clock": 0.9}),
-    (with_cpu_times, {"cpu_of_128_tokens": 1.6}),
     (recomputing, {"recompute_one_saves": 100, "recompute_saves": 290, "recomputing_one_over_saving": 1.05,
                    "recomputing_over_compiled": 1.1}),
 ]  # fmt: skip
