@@ -6,11 +6,10 @@ from kinetoscope.html import Cell, Html, table
 from kinetoscope.trace.events import Step
 from kinetoscope.trace.queries import durations_sum_us, kernel_names
 from snippets.fused_mlp.findings.forward import FORWARDS, forward_ratio, second_product
-from snippets.fused_mlp.findings.ideas import taken
 from snippets.fused_mlp.findings.probes import probe_timing
-from snippets.fused_mlp.findings.shapes import WIDE, over, row_run, shape_name, shapes_in
+from snippets.fused_mlp.findings.shapes import over, shapes_in
 from snippets.lab.finding import Device, Figure, Measure, NotTimed, at_most, claim, equals
-from snippets.lab.finding.measure import derived, largest, ratio_of_kinds, ratio_of_pairs, unpaired_ratio
+from snippets.lab.finding.measure import derived, largest, ratio_of_kinds, ratio_of_pairs
 from snippets.lab.finding.other_device import H100, H200, measured_on
 from snippets.lab.page import figure_cell, race_table, show as show
 from snippets.lab.recording.schema import Timing
@@ -154,23 +153,11 @@ def product_of_operator(device: Device) -> Figure:
     return device[FORWARDS["our forward"]].per_step(percent_of, "%")
 
 
-def cpu_of_128_tokens(device: Device, variant: str) -> Figure:
-    """How long a call of a variant keeps the CPU busy with 128 tokens, over the same with 16."""
-    rows = (row_run(device, "bfloat16", variant, (tokens, *WIDE)) for tokens in (128, 16))
-    return unpaired_ratio(*(row.time("enqueue") for row in rows))
-
-
 FIGURES: Mapping[str, Measure] = {
-    "cpu_of_128_tokens": lambda device: cpu_of_128_tokens(device, "fused"),
-    "cpu_of_128_tokens_eager": lambda device: cpu_of_128_tokens(device, "eager"),
     "over_compiled_from_python": lambda device: forward_ratio(device, "compiled", "our forward", "from_python"),
     "triton_over_prepared": triton_over_prepared,
     "h200_eager_call_us": measured_on(H200, lambda device: Figure.from_timing(call(device, EAGER))),
     "h100_eager_call_us": measured_on(H100, lambda device: Figure.from_timing(call(device, EAGER))),
     "h100_product_of_operator": measured_on(H100, product_of_operator),
-    "chosen_for_128_tokens": lambda device: Figure(
-        taken(device, "forward", shape_name((128, *WIDE))), origin="fused_mlp/chosen"
-    ),
     "launches_us": lambda device: Figure.from_timing(call(device, LAUNCHES)),
-    "launches_by_triton_us": lambda device: Figure.from_timing(call(device, BY_TRITON)),
 }

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from kinetoscope.html import Cell, Html, table
 from kinetoscope.trace.events import GpuActivity
 from kinetoscope.trace.queries import kernel_names
-from snippets.lab.finding import Device, Figure, Measure, Run, format_value, quantity, share_of_ceiling, unpaired_ratio
+from snippets.lab.finding import Device, Figure, Measure, Run, format_value, quantity, unpaired_ratio
 from snippets.lab.finding.band import at_least, at_most, equals
 from snippets.lab.finding.claim import claim
 from snippets.lab.finding.measure import (
@@ -22,7 +22,6 @@ from snippets.lab.finding.measure import (
 )
 from snippets.lab.finding.other_device import H100, H200, measured_on
 from snippets.lab.page import Columns, figure_cell, race_table, show as show
-from snippets.lab.recording.ceilings import COPY
 
 OURS = "fused_mlp/pointwise_fused"
 POINTWISE = {
@@ -243,8 +242,6 @@ def linear_compared(device: Device, rows: int) -> Html:
 
 
 FIGURES: Mapping[str, Measure] = {
-    "pointwise_of_large_copy": lambda device: share_of_ceiling(device[OURS], COPY, "cold"),
-    "pointwise_of_large_copy_warm": lambda device: share_of_ceiling(device[OURS], COPY),
     "h200_over_bare_matmul": measured_on(H200, over_bare_matmul),
     "h100_over_bare_matmul": measured_on(H100, over_bare_matmul),
     "linear_over_addmm": lambda device: over_addmm(device, MANY),

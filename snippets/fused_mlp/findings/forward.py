@@ -197,7 +197,6 @@ FIGURES: Mapping[str, Measure] = {
     "pointwise_max_autotune_us": lambda device: pointwise_us(device, "max-autotune"),
     "pointwise_launch": lambda device: launch_of(device, FORWARDS["compiled"]),
     "max_autotune_over_compiled": lambda device: forward_ratio(device, "max-autotune", "compiled"),
-    "of_each_process_max_autotune": lambda device: process_medians(device, "max-autotune"),
     "of_each_process": lambda device: process_medians(device, "our forward"),
     "of_each_process_packaged": lambda device: process_medians(device, "our forward, kernelized"),
 }

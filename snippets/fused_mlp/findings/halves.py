@@ -117,6 +117,5 @@ FIGURES: Mapping[str, Measure] = {
     "gate_up_of_bare_steady": lambda device: percent(steady_over_bare(device, "ping-pong")),
     "h100_gate_up_of_bare_cold": measured_on(H100, lambda device: percent(over_bare(device, "ping-pong", "cold"))),
     "h200_gate_up_of_bare_cold": measured_on(H200, lambda device: percent(over_bare(device, "ping-pong", "cold"))),
-    "stacked_of_bare_steady": lambda device: percent(steady_over_bare(device, "stacked")),
     "stacked_of_bare": lambda device: percent(over_bare(device, "stacked")),
 }

@@ -40,9 +40,9 @@ def tuned(device: Device, part: str, shape: str = SERIES) -> dict[str, float]:
     return dict(sorted(times.items(), key=lambda item: item[1]))
 
 
-def taken(device: Device, part: str, shape: str = SERIES) -> str:
-    """The candidate that tuning took: the first that is barely slower than the fastest."""
-    name: str = probed(device["fused_mlp/chosen"], shape, "taken", part)
+def taken(device: Device, part: str) -> str:
+    """The candidate that tuning took at the series' shape: the first that is barely slower than the fastest."""
+    name: str = probed(device["fused_mlp/chosen"], SERIES, "taken", part)
     return name
 
 

@@ -249,7 +249,6 @@ def beside_quack(device: Device) -> Html:
 
 
 FIGURES: Mapping[str, Measure] = {
-    "over_quack": lambda device: over_faster_quack(quack_shapes(device), SERIES),
     "over_quack_by_recording": over_quack_by_recording,
     "over_quack_steady": steady_at(SERIES),
     "tall_and_thin_over_quack": steady_at(TALL_AND_THIN),
@@ -259,10 +258,8 @@ FIGURES: Mapping[str, Measure] = {
     "sixteen_tokens_over_quack": steady_at(SIXTEEN_TOKENS),
     "one_token_over_quack": steady_at(ONE_TOKEN),
     "most_over_quack_steady": lambda device: largest(*_behind(device)),
-    "quack_clock": lambda device: steady_clock(device, TUNED),
     "over_same_tiles": ours_over_same_tiles,
     "wider_tiles": wider_tiles,
     "shared_tiles": shared_tiles,
     "cycles_over_quack": cycles_over_quack,
-    "our_clock": lambda device: steady_clock(device, OURS),
 }

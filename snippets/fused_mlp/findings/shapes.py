@@ -23,7 +23,6 @@ from snippets.lab.finding import (
 from snippets.lab.finding.measure import (
     largest,
     paired_ratio,
-    percent,
     quantity_ratio,
     share_of_ceiling,
     unpaired_ratio,
@@ -157,17 +156,6 @@ def slowest_steady(device: Device) -> Figure:
     return largest(*(over_fastest_other(device, "bfloat16", shape, "steady") for shape in shapes))
 
 
-def ahead_steady(device: Device) -> Figure:
-    """The other forwards in bf16 that are faster than the package, steady, by the medians, with their shapes; or
-    "no other forward"."""
-    ahead = list[str]()
-    for shape in shapes_in(device, "bfloat16"):
-        medians = medians_us(device, "bfloat16", shape, "steady")
-        faster = [heading for heading, name in PEERS.items() if medians[name] < medians["fused"]]
-        ahead += [f"{heading} at {shape_name(shape)}" for heading in faster]
-    return Figure("; ".join(ahead) or "no other forward", origin="medians, steady")
-
-
 def clock_over_compiled(device: Device, dtype: str, shape: Shape) -> Figure:
     """The clock of the package's steady forward in a row / the compiled forward's."""
     ours, compiled = (row_run(device, dtype, name, shape) for name in ("fused", "compiled"))
@@ -256,12 +244,9 @@ def shape_roofline(device: Device) -> Html:
 
 
 FIGURES: Mapping[str, Measure] = {
-    "least_gain_percent": lambda device: percent(slowest_in_bfloat16(device)),
-    "tall_and_thin": lambda device: over_fastest_other(device, "bfloat16", TALL_AND_THIN),
     "one_token_from_python": lambda device: over(device, "bfloat16", "eager", ONE_TOKEN, "from_python"),
     "one_token": lambda device: over_fastest_other(device, "bfloat16", ONE_TOKEN),
     "one_token_cold": lambda device: over_fastest_other(device, "bfloat16", ONE_TOKEN, "cold"),
-    "widest": lambda device: over_fastest_other(device, "bfloat16", WIDEST),
     "widest_steady": lambda device: over_fastest_other(device, "bfloat16", WIDEST, "steady"),
     "series_steady": lambda device: over_fastest_other(device, "bfloat16", SERIES, "steady"),
     "wide_steady": lambda device: over_fastest_other(device, "bfloat16", WIDER, "steady"),
@@ -270,11 +255,9 @@ FIGURES: Mapping[str, Measure] = {
     "one_token_steady": lambda device: over_fastest_other(device, "bfloat16", ONE_TOKEN, "steady"),
     "widest_clock": lambda device: clock_over_compiled(device, "bfloat16", WIDEST),
     "tall_and_thin_steady": lambda device: over_fastest_other(device, "bfloat16", TALL_AND_THIN, "steady"),
-    "ahead_steady": ahead_steady,
     "one_token_of_compiled": lambda device: over(device, "bfloat16", "compiled", ONE_TOKEN, "from_python"),
     "one_token_energy_in_table": lambda device: energy_over_compiled(device, "bfloat16", ONE_TOKEN),
     "sixteen_tokens_energy_in_table": lambda device: energy_over_compiled(device, "bfloat16", SIXTEEN_TOKENS),
-    "odd_width_compiled": lambda device: odd_width(device, "compiled"),
     "odd_width_ours": lambda device: odd_width(device, "fused"),
     "odd_width_eager": lambda device: odd_width(device, "eager"),
 }
