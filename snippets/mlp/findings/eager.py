@@ -78,7 +78,7 @@ def gelu_floor(device: Device) -> Figure:
 
 
 READING_AND_WRITING = Computation(
-    "How long does GELU read and write, at the least?",
+    "How long must GELU read and write, at a large copy's rate?",
     "mlp.gelu_floor_us",
     "{mlp.gelu_bytes} at {mlp.copy_rate}.",
     "Count the bytes of gate's result, read once and written once, and divide by a copy's rate.",
