@@ -149,11 +149,11 @@ def idle_share(run: Run) -> Figure:
 
 
 READING_ROWS = Computation(
-    "With 64 rows, the layer moves how many times the bytes that it moves with one?",
+    "With 64 rows, the layer moves how many times the bytes that it moves with one row?",
     "linear.bytes_of_rows",
-    "With one row and with 64, the kernel reads the weight of 1024 x 4096 numbers once.",
-    "Count the weight once. For each row, count 1024 numbers of input and 4096 of output.",
-    {64.0: "that is how many times the arithmetic. The weight is read once."},
+    "With one row and with 64 rows, the kernel reads the weight of 1024 x 4096 numbers once.",
+    "Count the weight once. For each row, count 1024 numbers of input and 4096 numbers of output.",
+    {64.0: "that is the factor of the arithmetic. The weight is read once."},
 )
 FIGURES = {
     "bytes_of_rows": lambda device: Figure(

@@ -287,4 +287,8 @@ def new_strides_table(device: Device) -> Html:
         ["error raised", data["raised"] or None],
         ["largest difference from eager", f"{data['largest_difference']:g}"],
     ]
-    return table("Two inputs of the same shape", ["strides of the input", "graphs compiled so far"], rows)
+    return table(
+        "The compiled layer, called with two inputs of the same shape",
+        ["strides of the input", "graphs compiled so far"],
+        rows,
+    )

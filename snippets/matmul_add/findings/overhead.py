@@ -174,9 +174,9 @@ def product_share_4096(device: Device) -> Figure:
 
 
 GROWTH = Computation(
-    "How many times the arithmetic does size 512 have?",
+    "How many times the arithmetic of size 64 does size 512 need?",
     "matmul_add.work_512",
-    "Eight times the rows, the columns and the sums.",
+    "Size 512 has eight times the rows and the columns, and eight times the numbers in each sum.",
     "A product of n x n matrices multiplies and adds n x n x n times.",
     {8.0: "that is one side. A product has three.", 64.0: "that counts the elements of the result, not their sums."},
 )

@@ -215,8 +215,8 @@ def gaps_without_gpu(device: Device) -> Html:
         [steps, "yes" if shapes else "no", *(figure_cell(Figure.from_timing(gap)) for gap in gaps)]
         for steps, shapes, *gaps in without_gpu(device)
     ]
-    head = ["warm-up steps", "shapes recorded", "first gap", "gaps after it"]
-    return table("Profiles on a CPU, without a GPU", head, rows, text_columns=2)
+    head = ["warm-up steps", "shapes recorded", "first gap", "later gaps"]
+    return table("The gap before aten::matmul in profiles on a CPU, without a GPU", head, rows, text_columns=2)
 
 
 def traces(device: Device) -> Html:

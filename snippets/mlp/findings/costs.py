@@ -194,7 +194,8 @@ def slower_from_python(device: Device) -> Figure:
 
 @claim("O-P16", at_least(1.05))
 def lower_error(device: Device) -> Figure:
-    """The compiled MLP's error is at least a twentieth lower than the eager MLP's error: GELU's result isn't rounded."""
+    """The compiled MLP's error is at least a twentieth lower than the eager MLP's error: GELU's result isn't
+    rounded."""
     return point_ratio(device["mlp/eager"], device["mlp/compiled"], "relative_error")
 
 
@@ -236,9 +237,6 @@ FIGURES: Mapping[str, Measure] = {
     "automatic_compilations": lambda device: Figure(compilations(device, "automatic")[-1], origin="mlp/new_shapes"),
     "liger_cpu_over_gpu": lambda device: ratio_of_kinds(device["mlp/liger"], "enqueue"),
     "liger_pace": liger_pace,
-    "liger_cpu_slowest": lambda device: Figure(
-        ratio_of_kinds(device["mlp/liger"], "enqueue").bounds[1], "x", origin="mlp/liger, its slowest process"
-    ),
     "compiled_from_python": lambda device: times_eager(device, "compiled", "from_python"),
     "one_token_compiled": lambda device: at_size(device, "compiled", "eager", ONE_TOKEN),
     "one_token_liger": lambda device: at_size(device, "Liger", "eager", ONE_TOKEN),

@@ -4,10 +4,9 @@ import re
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from math import fsum, prod
+from math import prod
 
 from kinetoscope.html import Cell, Html, table
-from kinetoscope.trace.averages import key_averages
 from kinetoscope.trace.events import Step
 from kinetoscope.trace.queries import op_name
 from snippets.lab.finding import (
@@ -79,7 +78,7 @@ def gelu_floor(device: Device) -> Figure:
 
 
 READING_AND_WRITING = Computation(
-    "How long does GELU read and write, at the least?",
+    "How long must GELU read and write, at a large copy's rate?",
     "mlp.gelu_floor_us",
     "{mlp.gelu_bytes} at {mlp.copy_rate}.",
     "Count the bytes of gate's result, read once and written once, and divide by a copy's rate.",
@@ -186,14 +185,6 @@ def down_is_faster(device: Device) -> Figure:
         return 100 * (1 - down / statistics.fmean((gate, up)))
 
     return device["mlp/eager"].per_step(percent, "%")
-
-
-def chain_over_mm(device: Device) -> Figure:
-    """Own CPU time of the operators that launch nothing themselves, in percent of `aten::mm`'s."""
-    rows = [row for row in key_averages(device["mlp/eager"].whole.trace) if row.name.startswith("aten::")]
-    idle = fsum(row.self_cpu_us for row in rows if not row.self_gpu_us)
-    mm = fsum(row.self_cpu_us for row in rows if row.name == "aten::mm")
-    return Figure(100 * idle / mm, "%", origin="mlp/eager, sums over its trace")
 
 
 def throttling(device: Device) -> Figure:

@@ -141,7 +141,6 @@ FIGURES: Mapping[str, Measure] = {
     "fast_saved_us": lambda device: saved_us(device, "compiled, faster kernel"),
     "fast_speedup": lambda device: eager_over(device, "compiled, faster kernel"),
     "slow_speedup": lambda device: eager_over(device, "compiled, slower kernel"),
-    "tuned_liger_speedup": lambda device: eager_over(device, "Liger"),
     "slow_percent": lambda device: drawn_percent(device, fast_and_slow(device)[1]),
     "shown_choice": lambda device: choice(device, "mlp/compiled"),
     "wide_choice": lambda device: choice(device, "mlp/compiled_4096"),

@@ -18,7 +18,7 @@ def test_a_cpu_that_needs_longer_than_the_gpu_is_noticed() -> None:
     assert (status(device, "O-P29"), figure("liger_cpu_over_gpu", device).value) == ("holds", 0.5)
     assert figure("liger_pace", device).value == "in no process"
     device.time("mlp/liger", 210.0, "enqueue")
-    assert (status(device, "O-P29"), figure("liger_cpu_slowest", device).value) == ("holds", pytest.approx(1.05))
+    assert (status(device, "O-P29"), figure("liger_cpu_over_gpu", device).value) == ("holds", pytest.approx(1.05))
     assert figure("liger_pace", device).value == "in every process"
     device.time("mlp/compiled", 210.0, "enqueue")
     assert (status(device, "O-P29"), measured(device, "O-P29").value) == ("differs", pytest.approx(1.05))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from kinetoscope.trace.averages import key_averages
 from kinetoscope.trace.events import CudaCall, Step
 from snippets.lab.finding.claim import Status
 from snippets.lab.finding.figure import Figure
@@ -127,13 +126,6 @@ def test_gaps_before_up_come_from_the_traces() -> None:
     assert figure("gap_compiled_us", BOOK).value == pytest.approx(gaps("compiled")[1][0])
     longest = (figure("longest_trace_gap_us", BOOK).value, figure("up_after_trace_gap", BOOK).value)
     assert longest == pytest.approx(gaps("eager", "liger")[-1])
-
-
-def test_own_time_of_what_launches_nothing() -> None:
-    rows = {row.name: row.self_cpu_us for row in key_averages(BOOK["mlp/eager"].trace)}
-    idle = ("linear", "matmul", "t", "transpose", "as_strided", "reshape", "view", "_unsafe_view")
-    expected = 100 * sum(rows[f"aten::{name}"] for name in idle) / rows["aten::mm"]
-    assert figure("chain_over_mm", BOOK).value == pytest.approx(expected)
 
 
 def test_the_work_of_a_fused_kernel_is_known_only_where_it_is_alone() -> None:
