@@ -237,5 +237,4 @@ def moved_bias(device: Device) -> Figure:
 FIGURES: Mapping[str, Measure] = {
     "layer_clock": lambda device: layer_clock(device, "interleaved"),
     "layer_clock_from_python": lambda device: layer_clock(device, "from_python"),
-    "compiled_at_8192": lambda device: bias_over_eager(device, MANY, "compiled"),
 }

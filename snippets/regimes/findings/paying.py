@@ -217,7 +217,6 @@ def least_of_limit(device: Device) -> Figure:
 FIGURES: Mapping[str, Measure] = {
     "geglu_on_gpu": lambda device: over(device, GEGLU, "default", "eager", "interleaved"),
     "geglu_replay_over_default": lambda device: over(device, GEGLU, "reduce-overhead", "default"),
-    "geglu_dynamic_over_default": lambda device: over(device, GEGLU, "dynamic", "default", "interleaved"),
     "geglu_tuned_over_default": lambda device: over(device, GEGLU, TUNED, "default"),
     "geglu_graphs_over_none": lambda device: over(device, GEGLU, "max-autotune", TUNED),
     "stack_graphs_over_replay": lambda device: over(device, STACK, "max-autotune", "reduce-overhead"),
