@@ -214,15 +214,12 @@ def processes(device: Device) -> Html:
 
 
 FIGURES: Mapping[str, Measure] = {
-    **{f"ours_{kind}": partial(_ours_over_compiled, kind=kind) for kind in ("interleaved", "steady", "from_python")},
+    **{f"ours_{kind}": partial(_ours_over_compiled, kind=kind) for kind in ("interleaved", "steady")},
     "enqueue_processes": lambda device: largest(*(apart(device, step, "enqueue")[0] for step in STEPS.values())),
-    "enqueue_quartiles": lambda device: largest(*(apart(device, step, "enqueue")[1] for step in STEPS.values())),
     "large_from_python_when_shared": partial(_when_shared, step="large product", kind="from_python"),
-    "large_cold_when_shared": partial(_when_shared, step="large product", kind="cold"),
     "large_interleaved_when_shared": partial(_when_shared, step="large product", kind="interleaved"),
     "small_interleaved_when_shared": partial(_when_shared, step="small step", kind="interleaved"),
     "large_shared_reason": partial(_shared_reason, step="large product"),
-    "small_shared_reason": partial(_shared_reason, step="small step"),
     "gpu_processes": lambda device: largest(*(apart(device, step, "interleaved")[0] for step in STEPS.values())),
 }
 steps_below_roof = partial(roofline, variants=STEPS)

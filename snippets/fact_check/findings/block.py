@@ -204,10 +204,8 @@ FIGURES: Mapping[str, Measure] = {
     "gain_in_bfloat16": lambda device: largest_gain(device, "bfloat16"),
     "h100_tokens": measured_on(H100, lambda device: rounded_tokens(table_tokens(device))),
     "h100_gelu_over_the_table": measured_on(H100, lambda device: gelu_over_the_table(device, "bfloat16")),
-    "h100_gelu_over_the_table_tf32": measured_on(H100, lambda device: gelu_over_the_table(device, "tf32")),
     "h100_gelu_share": measured_on(H100, lambda device: gelu_share(device, "bfloat16", table_tokens(device))),
     "h100_saved": measured_on(H100, lambda device: _saved(gain_at(device, "bfloat16", table_tokens(device)))),
-    "h100_most_saved": measured_on(H100, most_saved),
     "h200_most_saved": measured_on(H200, most_saved),
     "h200_gelu_where_most_is_saved": measured_on(H200, gelu_where_most_is_saved),
 }

@@ -120,8 +120,6 @@ def _at_share(device: Device, arithmetic: str) -> tuple[Cell, Cell]:
 
 FIGURES: Mapping[str, Measure] = {
     "a100_tokens": lambda _: a100_tokens("bfloat16", PLAIN_US),
-    "share_of_peak": lambda device: share_of_peak(device, "bfloat16"),
-    "a100_tokens_at_share": lambda device: a100_tokens_at_share(device, "bfloat16"),
     "a100_tokens_after": lambda _: a100_tokens("bfloat16", AFTER_US),
     "left_for_gelu": lambda _: left_for_gelu(),
     "a100_gelu_rate": lambda _: a100_gelu_rate(),

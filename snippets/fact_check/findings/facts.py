@@ -14,7 +14,7 @@ from snippets.fact_check.findings.statements import STATEMENTS, Statement
 from snippets.fact_check.findings.values import LABELS, POST_CLAIMS
 from snippets.lab.finding import Device, Figure, Measure
 from snippets.lab.finding.book import Verdict, find_claim, judge
-from snippets.lab.finding.claim import STATUSES, Source, Status
+from snippets.lab.finding.claim import STATUSES, Source
 from snippets.lab.finding.device import all_devices
 from snippets.lab.finding.other_device import H100, recorded, tester
 from snippets.lab.page import show as show
@@ -235,13 +235,6 @@ def _model(device: Device) -> str:
     return "H100" if "H100" in device.short_name else "A100"
 
 
-def count(device: Device, status: Status) -> Figure:
-    """The claims of others with a status, as the tally counts them."""
-    found = counted(device)
-    number = sum(each.verdict.status == status for each in found)
-    return Figure(number, origin="the claims of this page", display=f"{number} of {len(found)}")
-
-
 def h100_verdicts(device: Device) -> Figure:
     """How the recorded H100 judges the claims that only an H100 can test: `4 hold, 1 differs`."""
     there = recorded(device, H100)
@@ -250,7 +243,5 @@ def h100_verdicts(device: Device) -> Figure:
 
 
 FIGURES: Mapping[str, Measure] = {
-    "holding": lambda device: count(device, "holds"),
-    "differing": lambda device: count(device, "differs"),
     "wall_time_verdict": lambda device: Figure(judge(find_claim("FC25")[1], CHAPTER, device.whole).status),
 }

@@ -245,13 +245,10 @@ def raced_on(device: Device) -> Figure:
 
 
 FIGURES: Mapping[str, Measure] = {
-    "fixed_size_speedup": lambda device: over(device, GEGLU, "eager", "default", "interleaved"),
     "h100_any_size_over_one": measured_on(H100, any_size_over_one),
-    "any_size_speedup": lambda device: over(device, GEGLU, "eager", "dynamic", "interleaved"),
     "steady_speedup": lambda device: paired_ratio(device["fused_mlp/eager"], device["fused_mlp/fused"], "steady"),
     "calls_saved": lambda device: launches_saved(device, "two kernels"),
     "saved_by_a_graph": lambda device: launches_saved(device, "a CUDA graph"),
-    "enqueue_of_two_kernels": lambda device: enqueue_over_eager(device, "two kernels"),
     "shapes_on_the_gpu": lambda device: shapes_with_a_fifth(device, "interleaved"),
     "liger_forward_us": lambda device: device["mlp/liger"].time(),
     "gains_in_cache": lambda device: cache_gains(device, fits=True),

@@ -18,7 +18,7 @@ from snippets.lab.finding import (
     claim,
     timing_of_samples,
 )
-from snippets.lab.finding.measure import difference_of_pairs, largest, percent, ratio_of_pairs, unpaired_ratio
+from snippets.lab.finding.measure import difference_of_pairs, largest, ratio_of_pairs, unpaired_ratio
 from snippets.lab.page import figure_cell, show as show
 from snippets.lab.recording.schema import Timing
 
@@ -195,13 +195,4 @@ FIGURES: Mapping[str, Measure] = {
     ),
     "l2_bytes": lambda device: Figure(int(cache_data(device)["l2_bytes"]), "bytes", origin=device.name),
     "large_copy_rate": copy_rate,
-    "negation_at_4096": lambda device: cached_over_memory(device, "negation", 4096),
-    "gelu_at_1024": lambda device: percent(of_copy(device, "gelu", 1024)),
-    "saved_at_64": lambda device: saved_by_epilogue(device, 64),
-    "copied_at_64": lambda device: as_copy_us(device, 64),
-    "saved_at_2048": lambda device: saved_by_epilogue(device, 2048),
-    "copied_at_2048": lambda device: as_copy_us(device, 2048),
-    "fused_of_product_alone": lambda device: fused_over(device, "linear", 8192),
-    "saved_at_8192": lambda device: saved_by_epilogue(device, 8192),
-    "copied_at_8192": lambda device: as_copy_us(device, 8192),
 }

@@ -26,11 +26,9 @@ from snippets.lab.finding.measure import (
     largest,
     listed,
     paired_ratio,
-    ratio_of_kinds,
     ratio_of_pairs,
     smallest,
 )
-from snippets.lab.finding.other_device import H100, measured_on
 from snippets.lab.page import figure_cell, show as show, timeline, waiting
 from snippets.lab.recording.schema import Timing
 
@@ -239,9 +237,4 @@ def moved_bias(device: Device) -> Figure:
 FIGURES: Mapping[str, Measure] = {
     "layer_clock": lambda device: layer_clock(device, "interleaved"),
     "layer_clock_from_python": lambda device: layer_clock(device, "from_python"),
-    "h100_fused_python_over_gpu": measured_on(
-        H100, lambda device: ratio_of_kinds(layer(device, "fused", MANY), "from_python")
-    ),
-    "compiled_at_1024": lambda device: bias_over_eager(device, 1024, "compiled"),
-    "compiled_at_8192": lambda device: bias_over_eager(device, MANY, "compiled"),
 }

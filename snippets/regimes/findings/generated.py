@@ -20,7 +20,6 @@ from snippets.regimes.findings.compiling import (
     STACK,
     TITLES,
     TUNED,
-    again_time,
     modes,
     over,
     probed_mode,
@@ -188,26 +187,12 @@ def gelus_in_templates(device: Device) -> Figure:
     return Figure(sum(call in joined for call in seen["calls"]), origin=device[run_id(STACK)].origin)
 
 
-def by_clock(device: Device, subject: str, product: int, mode: str) -> Figure:
-    """cuBLAS's time of a subject's product by the clock of a compilation with max-autotune."""
-    _, us = fastest(tuned(device, subject, mode)[product], triton=False)
-    return Figure(us, "us", origin=f"{device[run_id(subject)].origin}, {mode}")
-
-
 FIGURES: Mapping[str, Measure] = {
-    "down_by_one_clock": lambda device: by_clock(device, STACK, 1, TUNED),
-    "down_by_another_clock": lambda device: by_clock(device, STACK, 1, "max-autotune"),
-    "gate_by_one_clock": lambda device: by_clock(device, GEGLU, 0, TUNED),
-    "gate_by_another_clock": lambda device: by_clock(device, GEGLU, 0, "max-autotune"),
     "geglu_chosen": lambda device: geglu_winners(device, TUNED),
     "geglu_chosen_with_graphs": lambda device: geglu_winners(device, "max-autotune"),
     "down_chosen": lambda device: down_winner(device, TUNED),
     "down_chosen_with_graphs": lambda device: down_winner(device, "max-autotune"),
-    "default_again": lambda device: again_time(device, STACK, "default"),
-    "geglu_tuned_again": lambda device: again_time(device, GEGLU, TUNED),
-    "tuned_again": lambda device: again_time(device, STACK, "max-autotune"),
     "tuned_from_python": lambda device: over(device, STACK, TUNED, "default"),
-    "tuned_enqueue": lambda device: over(device, STACK, TUNED, "default", "enqueue"),
     "tuned_without_graphs_over_replay": tuned_over_replay,
     "tuned_with_graphs_over_replay": lambda device: tuned_over_replay(device, "max-autotune"),
     "candidates": lambda device: Figure(len(tuned(device, STACK)[0]["ms"]), origin=device[run_id(STACK)].origin),

@@ -268,7 +268,6 @@ eager_and_graphed = partial(
 
 FIGURES = {
     **{f"graph_saves_{size}": partial(wall_saved, variant="graphed", size=size) for size in SIZES},
-    "fused_from_python": partial(fused_of_eager, kind="from_python"),
     "fused_on_gpu": partial(fused_of_eager, kind="interleaved"),
     "fused_enqueue": partial(fused_of_eager, kind="enqueue"),
     "fused_on_gpu_large": partial(fused_of_eager, kind="interleaved", size="large"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from functools import partial
 from typing import Any
 
 from kinetoscope.html import Cell, Html, code, table
@@ -216,15 +215,9 @@ def least_of_limit(device: Device) -> Figure:
 
 
 FIGURES: Mapping[str, Measure] = {
-    "geglu_saved": lambda device: saved(device, GEGLU, "default"),
     "geglu_on_gpu": lambda device: over(device, GEGLU, "default", "eager", "interleaved"),
     "geglu_replay_over_default": lambda device: over(device, GEGLU, "reduce-overhead", "default"),
-    "geglu_dynamic_over_default": lambda device: over(device, GEGLU, "dynamic", "default", "interleaved"),
     "geglu_tuned_over_default": lambda device: over(device, GEGLU, TUNED, "default"),
     "geglu_graphs_over_none": lambda device: over(device, GEGLU, "max-autotune", TUNED),
     "stack_graphs_over_replay": lambda device: over(device, STACK, "max-autotune", "reduce-overhead"),
-    "steady_clock_default": partial(steady_clock, variant="default"),
-    "steady_clock_dynamic": partial(steady_clock, variant="dynamic"),
-    "replay_pays_again": lambda device: break_even(device, STACK, "reduce-overhead", "full"),
-    "fusion_pays_again": lambda device: break_even(device, GEGLU, "default", "full"),
 }

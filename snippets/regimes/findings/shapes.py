@@ -107,9 +107,3 @@ def recorded_graphs(device: Device) -> Figure:
     graphs."""
     compiled, recorded = (replayed(device)[key][-1] for key in ("graphs", "recorded"))
     return Figure(f"{compiled} graphs, {recorded} CUDA graphs", origin=device["regimes/new_shapes"].origin)
-
-
-def compiling_call(device: Device) -> Figure:
-    """The median call that compiled a new number of tokens, with dynamic=False; its spread has all of them."""
-    us = [us for _, us in compiling_calls(device, "static")]
-    return Figure(statistics.median(us), "us", (min(us), max(us)), device["regimes/new_shapes"].origin)

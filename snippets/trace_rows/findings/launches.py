@@ -93,13 +93,6 @@ def work_left(device: Device) -> Figure:
     return Figure(left_us, "us", origin="mlp/eager, cudaDeviceSynchronize after the end", display=display)
 
 
-def closing_wait(device: Device) -> Figure:
-    """How long after the last step the profiler's own `cudaDeviceSynchronize` begins."""
-    trace = device["mlp/eager"].whole.trace
-    wait = _closing(trace)
-    return Figure(wait.start_us - trace.steps[-1].end_us, "us", origin="mlp/eager, cudaDeviceSynchronize after the end")
-
-
 @claim("R16", equals("0 in the steps, 1 after them"))
 def closing_wait_is_outside(device: Device) -> Figure:
     """The only `cudaDeviceSynchronize` of the trace comes after the last step and is the profiler's own call."""

@@ -12,7 +12,7 @@ import pytest
 from snippets.lab.finding import Device, NotTimed
 from snippets.lab.recording.loading import load_recording
 from snippets.regimes.findings import caching, fusing, generated, shapes, spilling
-from snippets.regimes.findings.compiling import GEGLU, TUNED
+from snippets.regimes.findings.compiling import TUNED
 from tests.chapters.altered import status
 from tests.chapters.regimes.altering import SAMPLES, Data, alter
 from tests.chapters.regimes.compiling_samples import around, bias
@@ -109,7 +109,6 @@ def test_whose_products_won_in_each_compilation(device: Device) -> None:
     alter(device, "regimes/modes_geglu", change)
     assert generated.geglu_winners(device, TUNED).text == "Triton for gate, cuBLAS for down"
     assert generated.geglu_winners(device, "max-autotune").text == "cuBLAS for both products"
-    assert generated.by_clock(device, GEGLU, 0, TUNED).number == pytest.approx(76.3)
 
 
 def test_from_which_size_the_fused_kernel_loses(device: Device) -> None:
