@@ -268,11 +268,7 @@ FIGURES: Mapping[str, Measure] = {
     "cache_rate_share": lambda device: percent(
         unpaired_ratio(floor_behind(device, LONGEST), context_us(device, LONGEST))
     ),
-    "blocks_256": lambda device: Figure(blocks(points(device, "shared")[256]), origin=device[SPLITS].origin),
-    "blocks_16384": lambda device: Figure(blocks(points(device, "shared")[16384]), origin=device[SPLITS].origin),
     "kernels_of_a_mask": kernels_of_a_mask,
     "blocks_of_32": lambda device: Figure(blocks(points(device, "shared", 32)[1024]), origin=device[SPLITS].origin),
-    "attention_us": lambda device: Figure.from_timing(timing_of_samples(points(device, "shared")[1024]["us"])),
-    "masked_attention_us": lambda device: Figure.from_timing(timing_of_samples(points(device, "masked")[1024]["us"])),
     "multiprocessors": lambda device: Figure(device[SPLITS].environment.multiprocessors, origin=device.name),
 }

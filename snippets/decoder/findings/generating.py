@@ -171,6 +171,5 @@ FIGURES: Mapping[str, Measure] = {
     "late_reads": lambda device: host_reads(device, "decoder/generate_late"),
     "late_percent": lambda device: percent(over_dynamic(device, "late")),
     "never_percent": lambda device: percent(over_dynamic(device, "never")),
-    "static_eager_ratio": lambda device: over_dynamic(device, "static eager"),
     "first_token_of_generate_us": lambda device: time(device, TIMES, "variants", "dynamic", "first_us"),
 }

@@ -212,8 +212,6 @@ FIGURES: Mapping[str, Measure] = {
     "large_read_share": lambda device: read_share(device, "8 billion", "max_autotune"),
     "large_layers_share": lambda device: read_share(device, "8 billion", "layers"),
     "small_layers_share": lambda device: read_share(device, "1.1 billion", "layers"),
-    "large_layers_joules": lambda device: joules(device, "decoder/steady_8b", "layers"),
-    "large_autotuned_joules": lambda device: joules(device, "decoder/steady_8b", "max_autotune"),
     "large_us": lambda device: steady_us(device, "decoder/steady_8b", "max_autotune"),
     "eager_joules": lambda device: joules(device, "decoder/steady_1b", "eager"),
     "tokens_per_joule": lambda device: Figure(

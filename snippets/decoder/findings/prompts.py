@@ -134,5 +134,4 @@ FIGURES: Mapping[str, Measure] = {
     "prompt_2048_us": lambda device: prompt_us(device, "2048"),
     "prompt_2048_share": lambda device: flops_share(device, "2048"),
     "prompt_2048_products": lambda device: share_of(device, "2048", "products"),
-    "prompt_2048_attention": lambda device: share_of(device, "2048", "attention"),
 }

@@ -38,11 +38,6 @@ def first_call_us(device: Device, start: str) -> Figure:
     return Figure(first, "us", (first, first + second), f"{device[FIRST].origin}, {start}")
 
 
-def third_call_us(device: Device, start: str) -> Figure:
-    """The third token of such a loop, after compilation and recording."""
-    return Figure(1e6 * entry(device, FIRST, "call_s", start)[2], "us", origin=f"{device[FIRST].origin}, {start}")
-
-
 def later_call_us(device: Device, start: str) -> Figure:
     """The median of the last three tokens of such a loop."""
     last = entry(device, FIRST, "call_s", start)[-3:]
@@ -186,7 +181,6 @@ def slowest_plan_us(device: Device) -> Figure:
 FIGURES: Mapping[str, Measure] = {
     "plan_us": plan_us,
     "first_token_us": lambda device: first_call_us(device, "whole"),
-    "third_token": lambda device: unpaired_ratio(third_call_us(device, "whole"), later_call_us(device, "whole")),
     "first_layer_us": lambda device: first_call_us(device, "layers"),
     "waits_512": lambda device: waits(device, "512"),
     "waits_2048": lambda device: waits(device, "2048"),

@@ -213,8 +213,5 @@ def casts_table(device: Device, *variants: str) -> Html:
 FIGURES: Mapping[str, Measure] = {
     "cast_kernels": lambda device: _count(device, "autocast", lambda cast: True),
     "merged_kernels": lambda device: steps.run_of(device, "autocast_compiled").per_step(merged_casts),
-    "compiled_gradient_casts": lambda device: _count(
-        device, "autocast_compiled", lambda cast: cast.subject == "activations" and cast.phase == "backward"
-    ),
     "compiled_cast_share": lambda device: _cast_share(device, "autocast_compiled"),
 }

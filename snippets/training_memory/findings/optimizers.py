@@ -165,8 +165,5 @@ FIGURES: Mapping[str, Measure] = {
         *(_phase_cpu(device, name) for name in ("optimizer_foreach", "optimizer_loop"))
     ),
     "loop_busy": lambda device: busy_share(device, "optimizer_loop"),
-    "loop_over_foreach": lambda device: paired_ratio(
-        run_of(device, "optimizer_loop"), run_of(device, "optimizer_foreach"), "iteration"
-    ),
     "update_share": lambda device: _share_of_copy(device, update_rate(device)),
 }

@@ -132,7 +132,6 @@ def precisions(device: Device) -> Html:
 
 
 FIGURES: Mapping[str, Measure] = {
-    "compiled_bfloat16": lambda device: _speedup(device, "bfloat16", "bfloat16_compiled"),
     "compiled_autocast_gpu": lambda device: unpaired_ratio(
         *(steps.gpu_us(device, name) for name in ("autocast", "autocast_compiled"))
     ),
@@ -143,7 +142,6 @@ FIGURES: Mapping[str, Measure] = {
         *(steps.gpu_us(device, name) for name in ("autocast_compiled", "bfloat16_compiled"))
     ),
     "autocast_speedup": lambda device: _speedup(device, "fp32", "autocast"),
-    "tf32_clock": lambda device: _clock(device, "tf32"),
     "compiled_iteration": lambda device: steps.run_of(device, "bfloat16_compiled").time("iteration"),
     "compiled_gpu_time": lambda device: steps.gpu_us(device, "bfloat16_compiled"),
     "matmul_time_share": lambda device: steps.share_of_gpu_time(steps.run_of(device, "autocast"), _matmuls),

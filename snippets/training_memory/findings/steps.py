@@ -165,6 +165,5 @@ def missed_without_update(device: Device) -> Figure:
 
 FIGURES: Mapping[str, Measure] = {
     "backward_under_autocast": lambda device: backward_over_forward(device, "autocast"),
-    "iteration": lambda device: run_of(device, "autocast").time("iteration"),
     "gpu_time": lambda device: gpu_us(device, "autocast"),
 }

@@ -73,8 +73,8 @@ def _median_us(device: Device, variant: str, compiling: bool) -> Figure:
     return Figure.from_timing(timing, f"{device[f'{CHAPTER}/lengths'].origin}, {variant}")
 
 
-def _eager(device: Device, variant: str, *, first: bool) -> Timing:
-    """The iterations of lengths that have no graph in `before`: those in which one comes first, or the others.
+def _eager(device: Device, variant: str) -> Timing:
+    """The iterations of lengths that have no graph in `before`, without the first iteration of each length.
 
     Raises `NotTimed` where each length has a graph.
     """
@@ -84,7 +84,7 @@ def _eager(device: Device, variant: str, *, first: bool) -> Timing:
     chosen = [
         us
         for index, (length, us) in enumerate(zip(lengths, times_us, strict=True))
-        if length not in with_graph and (length not in lengths[:index]) is first
+        if length not in with_graph and length in lengths[:index]
     ]
     if not chosen:
         raise NotTimed(f"{device[f'{CHAPTER}/lengths'].id}: Dynamo compiled each length")
@@ -95,13 +95,8 @@ def _eager(device: Device, variant: str, *, first: bool) -> Timing:
 def eager_in_silence(device: Device) -> Figure:
     """From the second iteration on, an iteration at a length without a graph takes as long as with mark_dynamic, within
     a quarter."""
-    eager, compiled = (_eager(device, variant, first=False) for variant in ("before", "after"))
+    eager, compiled = (_eager(device, variant) for variant in ("before", "after"))
     return ratio_of_pairs(eager, compiled, f"{device[f'{CHAPTER}/lengths'].origin}, in pairs")
-
-
-def first_eager(device: Device) -> Figure:
-    """The iteration in which a length first runs eager."""
-    return Figure.from_timing(_eager(device, "before", first=True), device[f"{CHAPTER}/lengths"].origin)
 
 
 @claim("TS67", at_least(0), scope="timing")

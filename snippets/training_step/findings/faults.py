@@ -131,9 +131,6 @@ def autocast_over_tf32(device: Device) -> Figure:
 FIGURES: Mapping[str, Measure] = {
     "compiled_over_eager": lambda device: iteration_ratio(device, "tiny_before", "tiny_compiled"),
     "item_saved": FAULTS["item"].saved,
-    "item_ceiling": FAULTS["item"].ceiling,
-    "allocator_saved": FAULTS["allocator"].saved,
-    "allocator_ceiling": FAULTS["allocator"].ceiling,
     "tensor_cores_saved": FAULTS["tensor_cores"].saved,
     "tensor_cores_ceiling": FAULTS["tensor_cores"].ceiling,
     "tiny_saved": FAULTS["tiny"].saved,

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import itertools
-import math
 import re
 import statistics
 from collections.abc import Mapping
 
-from kinetoscope.diagnosis.waste import MAX_LAUNCH_GAP_US
 from kinetoscope.trace.events import Step
 from kinetoscope.trace.queries import recorded_step_us, step_us
 from snippets.lab.finding import Device, Figure, Measure, TraceError, percent
@@ -17,7 +15,7 @@ from snippets.training_step.findings.probes import printed_rows
 
 HEALTHY = "training_step/healthy"
 TINY = "training_step/tiny_before"
-ITEM_BEFORE, ITEM_AFTER = FAULTS["item"].loops
+ITEM_AFTER = FAULTS["item"].loops[1]
 
 
 def ceiling_share(device: Device, fault: str) -> Figure:
@@ -51,12 +49,6 @@ def launch_us(step: Step) -> float:
     return statistics.median(kernel.launch.duration_us for kernel in step.kernels if kernel.launch)
 
 
-def long_gaps_percent(step: Step) -> float:
-    """Of the time between a step's activities, the part in gaps too long for the rules that count launches."""
-    gaps_us = [max(0.0, after.start_us - before.end_us) for before, after in itertools.pairwise(step.activities)]
-    return 100 * math.fsum(us for us in gaps_us if us > MAX_LAUNCH_GAP_US) / math.fsum(gaps_us)
-
-
 def _calls(device: Device, pattern: str) -> Figure:
     run = device["training_step/ten_lines"]
     rows = printed_rows(run.data["printed"])
@@ -68,15 +60,11 @@ def _calls(device: Device, pattern: str) -> Figure:
 
 FIGURES: Mapping[str, Measure] = {
     "step_row": lambda device: device[HEALTHY].per_step(step_us, "us"),
-    "item_recorded_before": lambda device: device[ITEM_BEFORE].per_step(step_us, "us"),
-    "item_recorded_after": lambda device: device[ITEM_AFTER].per_step(step_us, "us"),
     "item_mended_busy": lambda device: busy_share(device[ITEM_AFTER]),
-    "tiny_kernels": lambda device: device[TINY].per_step(lambda step: len(step.kernels)),
     "tiny_kernel": lambda device: device[TINY].per_step(
         lambda step: statistics.fmean(kernel.duration_us for kernel in step.kernels), "us"
     ),
     "tiny_launch": lambda device: device[TINY].per_step(launch_us, "us"),
-    "tiny_long_gaps": lambda device: device[TINY].per_step(long_gaps_percent, "%"),
     "attention_kernel_calls": lambda device: _calls(device, r"^(?!aten::).*(bprop|bwd|backward)"),
     "attention_operator_calls": lambda device: _calls(device, r"^aten::.*attention_backward$"),
 }

@@ -11,7 +11,7 @@ from kinetoscope.trace.queries import busy_us
 from snippets.lab.finding import NotTimed, TraceError
 from snippets.lab.page.mends import changed_lines, mend_lines
 from snippets.lab.recording.device import PROJECT
-from snippets.training_step.findings.compiling import eager_in_silence, first_eager, recompile_unused
+from snippets.training_step.findings.compiling import eager_in_silence, recompile_unused
 from snippets.training_step.findings.healthy import HEALTHY, gpu_busy, pointwise_of_iteration, pointwise_share, purpose
 from snippets.training_step.findings.loops import FAULTS
 from snippets.training_step.findings.pictures import MIN_FILLED, MIN_RUN_SHARE, phase_spans, reduced
@@ -49,7 +49,6 @@ def test_eager_iterations_are_compared_with_compiled_ones_of_the_same_length(dev
     after = {"length": lengths, "us": [9e6, 2000.0, 4000.0, 3000.0, 2000.0, 4000.0], "graphs": [1] * 6}
     device.data("training_step/lengths", before=before, after=after)
     assert eager_in_silence(device).value == 5000 / 4000
-    assert first_eager(device).value == 1e5
     device.data("training_step/lengths", before={**before, "graphs": [1, 2, 3, 3, 3, 3]}, after=after)
     with pytest.raises(NotTimed, match="Dynamo compiled each length"):
         eager_in_silence(device)
