@@ -19,7 +19,7 @@ FIRST = {
     "GELU": "mlp",
     "flash attention": "attention",
     "memory": "training_memory_peak",
-    "occupancy": "glossary",
+    "occupancy": "attention",
     "nvjet": "kernel_names",
     "triton_poi_fused__unsafe_view_gelu_mul_0": "kernel_names",
     "roofline": "linear",

@@ -256,7 +256,7 @@ def test_without_scripts_the_box_has_the_command(opened: Opened) -> None:
 
 def test_the_first_screen_leads_to_the_box(opened: Opened) -> None:
     page = opened("").page
-    link = page.get_by_role("link", name="drop the file here")
+    link = page.get_by_role("link", name="drop the file into your browser")
     expect(link).to_be_in_viewport()
     link.click()
     expect(page).to_have_url(re.compile(rf"/{PAGE}#read-here$"))

@@ -74,7 +74,7 @@
       const times = high ? value / answer : answer / value;
       if (times <= 1.25) return "Close.";
       const shown = times.toLocaleString("en", { maximumFractionDigits: times < 10 ? 1 : 0 });
-      return `${shown} times too ${high ? "high" : "low"}${times <= 2 ? ", but the right order of magnitude" : ""}.`;
+      return `${shown} times too ${high ? "high" : "low"}${times <= 2 ? ", but the right order" : ""}.`;
     },
 
     choice: ({ answer }, value) => (value === answer ? "Right." : "Wrong."),

@@ -99,7 +99,7 @@
     try {
       sizes = await Promise.all(traces.map(unpackedBytes));
     } catch (error) {
-      return ["This file cannot be opened.", `If you dropped a folder, drop the traces inside the folder instead. The browser says: ${error.message}`];
+      return ["This file cannot be opened.", `Is it a folder? Then drop the traces in the folder. The browser says: ${error.message}`];
     }
     const bytes = traces.length === 2 ? sizes[0] + sizes[1] : Math.max(...sizes);
     if (bytes <= LIMIT_BYTES) return null;
@@ -176,7 +176,7 @@
       if (data.report) result(traces, data);
       else if (data.error) failed(traces, "kinetoscope cannot read this file.", data.error);
       else if (data.unavailable) failed(traces, "Python cannot be started.", `This browser may be too old. (${data.unavailable})`);
-      else if (data.crash) failed(traces, "The browser could not finish.", `The browser may lack memory. In a terminal, the command below can use more memory. (${data.crash})`);
+      else if (data.crash) failed(traces, "The browser could not finish.", `The browser may lack memory. A terminal has more. (${data.crash})`);
       else if (data.progress) {
         const [, percent] = data.progress.match(/ (\d+) %$/) || [];
         status.textContent = data.progress;
