@@ -88,7 +88,7 @@ FULL = Branch(
         Symptom(
             "products-at-the-ceiling",
             "Fast matrix products",
-            "The matrix products run nearly as fast as a large product on this GPU.",
+            "Products run nearly as fast as a large product.",
             "Use a smaller type, or compute less. No other kernel is much faster.",
             "regimes/#three-traces",
             (),
@@ -126,7 +126,8 @@ FULL = Branch(
             "collectives-alone",
             "Only collectives",
             "NCCL's kernels run alone on their GPU. Their time includes the wait for a late rank.",
-            "Compare the ranks: the late rank has the shortest NCCL kernel. Send gradients during backward, or send fewer bytes.",
+            "Compare the ranks: the late rank has the shortest NCCL kernel. Send gradients during backward, or send "
+            "fewer bytes.",
             "your_trace/#which-rank-is-late",
             ("exposed-communication", "stragglers"),
         ),
