@@ -113,7 +113,7 @@ def test_the_opening_counts_what_noise_makes_faster_as_computing(device: Device,
     names = ("sharded weights, 512 tokens", "sharded weights, 8,192 tokens", "split MLP, hidden width 3,072")
     found = splitting.computing_percents(changed(device, tmp_path, data={"fsdp_tokens": made.by_tokens(many=0.9)}))
     assert tuple(found)[:3] == names
-    assert found["sharded, 8,192 tokens"] == 100.0
+    assert found["sharded weights, 8,192 tokens"] == 100.0
     assert found["pipeline, 2 micro-batches"] == pytest.approx(100 - 100 / 3 - 2)
 
 
