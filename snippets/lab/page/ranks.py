@@ -31,14 +31,15 @@ _LEAST_WAITING = 0.005
 """Who arrives last is told if a rank waits for this share of its step."""
 _SCALE, _HEAD_PX, _LANE_PX, _GAP_PX, _PITCH_PX = 99.5, 18, 15, 3, 64
 _COLUMNS = (
-    "", "rank", "step", "compute", "overlapped compute", "exposed transfer", "exposed waiting", "idle", "arrives last",
+    "", "rank", "step", "own work", "hidden communication", "exposed transfer", "exposed waiting", "idle",
+    "arrives last",
 )  # fmt: skip
 
 
 def rank_bars(device: Device, variants: Mapping[str, str], caption: str) -> Html:
-    """One mean step of each rank as a bar of compute, exposed transfer, exposed waiting and idle time.
+    """One mean step of each rank as a bar of own work, exposed transfer, exposed waiting and idle time.
 
-    Below compute, a dotted bar is the communication that it hides. Variants share one scale; below the heading of each
+    Below own work, a dotted bar is the communication that it hides. Variants share one scale; below the heading of each
     stand the report's sentence and the rank that arrives last.
 
     Args:
@@ -52,7 +53,7 @@ def rank_bars(device: Device, variants: Mapping[str, str], caption: str) -> Html
     parts = [part for report in reports.values() for part in report.parts]
     times = {"hidden": "hidden_us", "transfer": "transfer_us", "waiting": "waiting_us", "idle": "idle_us"}
     kinds = ["own", *(kind for kind, name in times.items() if any(getattr(part, name) for part in parts))]
-    about = "Each bar is as long as the rank's mean step in the trace, on one scale."
+    about = "Each bar shows the mean step of a rank in the trace. All bars have the same scale."
     return figure(caption, about, body, kinds)
 
 
@@ -86,15 +87,15 @@ def rank_table(device: Device, variants: Mapping[str, str], caption: str) -> Htm
             rows.append([heading if not index else "", str(part.rank), *map(us_text, times), last_at[part.rank]])
     listed = table(caption, _COLUMNS, rows, scrolls=True)
     about = (
-        "Mean times per step of the trace. Compute, exposed transfer, exposed waiting and idle time add up to a step. "
-        "A rank arrives last at a collective if its call is the shortest, and another call is longer by more than the "
-        "difference between the ranks' clocks."
+        "Mean times per step of the trace. Own work, exposed transfer, exposed waiting and idle time add up to a step. "
+        "A rank arrives last at a collective if the rank's call is the shortest, and the call of another rank is "
+        "longer by more than the difference between the ranks' clocks."
     )
     return Html(f"{listed}{note(about)}")
 
 
 def rank_lanes(device: Device, experiment: str, caption: str) -> Html:
-    """One step of each rank on one time axis. Compute is above, communication is below, and lines connect collectives.
+    """One step of each rank on one time axis. Own work is above, communication is below, and lines connect collectives.
 
     The step is that of the collective at which the ranks wait longest with nothing beside it. Lines tie the longest
     collectives, at most 12; a dot marks the rank that arrives last.
@@ -109,8 +110,8 @@ def rank_lanes(device: Device, experiment: str, caption: str) -> Html:
     end_us = step.end_us or 1.0
     if step.spread_us > MAX_SPREAD * end_us:
         return note(
-            f"Step {step.step} cannot be drawn on one time axis: collectives end up to {us_text(step.spread_us)} apart "
-            "on these ranks, even after the clocks are shifted."
+            f"Step {step.step} cannot be drawn on one time axis: even after we shift the ranks' clocks, the ends of a "
+            f"collective are up to {us_text(step.spread_us)} apart."
         )
     late = late_ranks(report)
     names = "".join(_name(lane, place, late) for place, lane in enumerate(step.lanes))
@@ -122,10 +123,11 @@ def rank_lanes(device: Device, experiment: str, caption: str) -> Html:
         f"{lanes}{_ties(step, end_us)}{names}</svg>"
     )
     about = (
-        f"Step {step.step} of the trace. Each rank has compute in its upper lane and communication in its lower lane. "
-        "Lines connect the begin and the end of a long collective on all ranks. A dot marks the last rank. "
-        "We shift the clocks so that a collective ends on all ranks at the same time. The ends are still up to "
-        f"{us_text(step.spread_us)} apart."
+        f"Step {step.step} of the trace. The upper lane of each rank shows own work, and the lower lane shows "
+        "communication. Lines connect the beginning and the end of a long collective on all ranks. A dot marks the "
+        "rank that starts a collective last. We shift the clocks so that a collective ends on all ranks at the same "
+        "time. "
+        f"After the shift, the ends of a collective are still up to {us_text(step.spread_us)} apart."
     )
     kinds = {piece.kind for lane in step.lanes for piece in (*lane.pieces, *lane.beside)}
     return figure(caption, about, svg + axis(end_us, _SCALE, is_wide=True), kinds)
@@ -150,11 +152,11 @@ def _sums_text(lane: RankLane) -> str:
     for piece in lane.pieces:
         if piece.kind in sums:
             sums[piece.kind] += piece.end_us - piece.start_us
-    return f"rank {lane.rank}: {us_text(sums['own'])} compute, waits {us_text(sums['waiting'])}"
+    return f"rank {lane.rank}: {us_text(sums['own'])} own work, waits {us_text(sums['waiting'])}"
 
 
 def _lane(lane: RankLane, place: int, end_us: float) -> str:
-    """The two lanes of a rank: compute with idle times, and communication."""
+    """The two lanes of a rank: own work with idle times, and communication."""
     upper = place * _PITCH_PX + _HEAD_PX
     lower = upper + _LANE_PX + _GAP_PX
     drawn = [_rect(piece, upper, end_us) for piece in _joined(lane.pieces, ("own", "idle"), end_us)]

@@ -25,8 +25,8 @@ from snippets.several_gpus.findings.link import sent_share
 
 BESIDE = "several_gpus/beside"
 NAMES = {
-    "all_reduce": "all-reduce: as NCCL chooses",
-    "all_gather": "all-gather: as NCCL chooses",
+    "all_reduce": "all-reduce: default blocks",
+    "all_gather": "all-gather: default blocks",
     "max_ctas=16": "all-reduce: max_ctas=16",
     "max_ctas=8": "all-reduce: max_ctas=8",
     "max_ctas=4": "all-reduce: max_ctas=4",
@@ -88,7 +88,7 @@ def held_multiprocessors(device: Device) -> Figure:
 
 @claim("SG28", at_least(1.05), scope="timing")
 def product_is_slower(device: Device) -> Figure:
-    """Next to an all-reduce, a matrix product takes at least 5 % longer."""
+    """During an all-reduce, a matrix product takes at least 5 % longer than without a transfer."""
     return slowdown(device, "all_reduce")
 
 
@@ -99,14 +99,14 @@ def product_is_slower(device: Device) -> Figure:
     source=Source("PyTorch, issue 179937", "30 to 40 % slower", device=""),
 )
 def as_slow_as_said(device: Device) -> Figure:
-    """Next to an all-gather, a matrix product takes 30 to 40 % longer."""
+    """During an all-gather, a matrix product takes 30 to 40 % longer than without a transfer."""
     return slowdown(device, "all_gather")
 
 
 @claim("SG30", between(0.9, 1.15), scope="timing")
 def multiprocessors_explain(device: Device) -> Figure:
-    """The multiprocessors that the all-reduce holds explain the product's time next to it, give or take about a
-    tenth."""
+    """During an all-reduce, a matrix product takes 0.9 to 1.15 times the time that we predict from the free
+    multiprocessors."""
     return unpaired_ratio(product_us(device, "all_reduce"), predicted_us(device))
 
 
@@ -118,32 +118,33 @@ def blocks_as_asked(device: Device) -> Figure:
 
 @claim("SG32", at_most(0.97), scope="timing")
 def fewer_blocks_help_the_product(device: Device) -> Figure:
-    """Next to an all-reduce with `max_ctas=4`, a product takes at least 3 % less time than next to NCCL's choice."""
+    """A product takes at least 3 % less time during an all-reduce with `max_ctas=4` than during an all-reduce with
+    NCCL's default."""
     return unpaired_ratio(product_us(device, FEWER), product_us(device, "all_reduce"))
 
 
 @claim("SG33", at_least(1.5), scope="timing")
 def fewer_blocks_cost_rate(device: Device) -> Figure:
-    """With `max_ctas=4`, an all-reduce alone takes at least 1.5 times as long as with NCCL's choice."""
+    """An all-reduce without a product takes at least 1.5 times as long with `max_ctas=4` as with NCCL's default."""
     return unpaired_ratio(transfer_us(device, FEWER), transfer_us(device, "all_reduce"))
 
 
 @claim("SG34", at_most(1.05), scope="timing")
 def dma_engine_is_free(device: Device) -> Figure:
-    """Next to a copy to the other GPU, a product takes at most 5 % longer."""
+    """During a copy to the other GPU, a product takes at most 5 % longer than without a transfer."""
     return slowdown(device, "copy")
 
 
 @claim("SG36", equals("Memcpy"))
 def copy_is_no_kernel(device: Device) -> Figure:
-    """A copy to the other GPU is a memcpy in the trace and no kernel: a DMA engine makes it."""
+    """In the trace, a copy to the other GPU is a memcpy and not a kernel, so a DMA engine copies."""
     name: str = entry(device, BESIDE, "transfers", "copy", "activity")
     return Figure(name.partition(" ")[0], origin=f"{BESIDE}: {name}")
 
 
 @claim("SG35", at_most(0.9), scope="timing")
 def side_by_side_saves(device: Device) -> Figure:
-    """An all-reduce and products side by side take at least 10 % less time than one after the other."""
+    """An all-reduce and products take at least 10 % less time side by side than one after the other."""
     return pair_ratio(device, "all_reduce")
 
 
@@ -156,10 +157,10 @@ def pair_ratio(device: Device, name: str) -> Figure:
 HOLDING = Computation(
     "How long does the product take on the multiprocessors that are left?",
     "several_gpus.product_predicted_us",
-    "{several_gpus.product_alone_us}, on {several_gpus.multiprocessors_left} of {several_gpus.multiprocessors} "
-    "multiprocessors.",
+    "Alone, the product takes {several_gpus.product_alone_us} on {several_gpus.multiprocessors} multiprocessors, and "
+    "NCCL leaves {several_gpus.multiprocessors_left} multiprocessors.",
     "Divide the product's time by the share of the multiprocessors that are left.",
-    {"several_gpus.product_alone_us": "that is the product alone."},
+    {"several_gpus.product_alone_us": "your result is the time of the product without a transfer."},
 )
 
 
@@ -167,8 +168,10 @@ def beside_bars(device: Device) -> Html:
     """The product next to each transfer, above the product alone."""
     rungs = {text: product_us(device, name) for name, text in _timed(device).items()}
     conditions = "A product of 8192 x 8192 x 8192 in bf16 on each of two GPUs, slowest rank. One linear scale."
-    caption = "A matrix product next to a transfer"
-    return floor_bars(device, ("alone: no transfer", product_alone_us(device)), rungs, caption, conditions=conditions)
+    caption = "Time of a matrix product during a transfer"
+    return floor_bars(
+        device, ("product alone: no transfer", product_alone_us(device)), rungs, caption, conditions=conditions
+    )
 
 
 def _timed(device: Device) -> dict[str, str]:
@@ -186,22 +189,26 @@ def beside_table(device: Device) -> Html:
         pair = [time(device, BESIDE, "transfers", name, kind) for kind in ("in_order_us", "side_by_side_us")]
         cells = [sent, product_us(device, name), slowdown(device, name), *pair]
         rows.append([text.replace(": ", ", "), f"{blocks(device, name)}", *map(figure_cell, cells)])
-    head = ["transfer", "blocks", "its rate alone", "a product", "over alone", "pair in order", "pair side by side"]
-    caption = "Transfers of 512 MiB next to a matrix product; a pair is one transfer and products of about its time"
+    head = [
+        "transfer",
+        "blocks",
+        "rate of the transfer alone",
+        "product during the transfer",
+        "over product alone",
+        "pair, one after the other",
+        "pair, side by side",
+    ]
+    caption = "Transfers of 512 MiB, and a matrix product during each transfer"
     return table(caption, head, rows)
 
 
 FIGURES: Mapping[str, Measure] = {
     "product_beside_us": lambda device: product_us(device, "all_reduce"),
     "product_predicted_us": predicted_us,
-    "product_slowdown": lambda device: slowdown(device, "all_reduce"),
-    "copy_slowdown": lambda device: slowdown(device, "copy"),
     "all_reduce_blocks": lambda device: Figure(blocks(device, "all_reduce"), origin=BESIDE),
     "transfer_bytes": lambda device: Figure(entry(device, BESIDE, "bytes"), "bytes", origin=BESIDE),
     "multiprocessors": lambda device: Figure(multiprocessors(device), origin=BESIDE),
     "multiprocessors_left": lambda device: Figure(
         multiprocessors(device) - blocks(device, "all_reduce"), origin=BESIDE
     ),
-    "pair_in_order_us": lambda device: time(device, BESIDE, "transfers", "all_reduce", "in_order_us"),
-    "pair_side_by_side_us": lambda device: time(device, BESIDE, "transfers", "all_reduce", "side_by_side_us"),
 }

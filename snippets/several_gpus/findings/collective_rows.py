@@ -45,8 +45,8 @@ def _rows(run: Run, step: Step) -> Iterator[tuple[str, str, list[Span]]]:
 
 @claim("SG37", equals(True))
 def rows_of_one_transfer(device: Device) -> Figure:
-    """In one step, `c10d::allreduce_`, `record_param_comms` and `nccl:all_reduce` appear on the CPU as often as NCCL's
-    kernel on the GPU."""
+    """In one step, `c10d::allreduce_`, `record_param_comms` and `nccl:all_reduce` each appear on the CPU as often as
+    NCCL's kernel appears on the GPU."""
 
     def are_equal(step: Step) -> bool:
         counts = {sum(op.name == name for op in step.ops) for name in OPERATORS}

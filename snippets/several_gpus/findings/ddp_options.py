@@ -26,8 +26,8 @@ OPTIONS = "several_gpus/ddp_options"
 
 @claim("SG19", between(0.95, 1.05))
 def views_save_the_gradients(device: Device) -> Figure:
-    """With `gradient_as_bucket_view`, a rank holds fewer bytes before the optimizer's step, and the difference is the
-    size of all gradients, give or take 5 %."""
+    """Before the optimizer's step, `gradient_as_bucket_view=True` saves a rank as much memory as all gradients take,
+    within 5 %."""
     saved = held_bytes(device, "defaults").number - held_bytes(device, "gradient_as_bucket_view").number
     return Figure(saved / entry(device, OPTIONS, "bytes"), "x", origin=OPTIONS)
 
@@ -41,21 +41,21 @@ def parameters_are_not_divided(device: Device) -> Figure:
 
 @claim("SG21", at_least(1.05), scope="timing")
 def one_large_bucket(device: Device) -> Figure:
-    """With one bucket for all gradients, a step of `DistributedDataParallel` takes at least 5 % longer than with its
-    defaults."""
+    """A step of `DistributedDataParallel` takes at least 5 % longer with one bucket for all gradients than with default
+    buckets."""
     return option_ratio(device, "bucket_cap_mb=2000", "defaults")
 
 
 @claim("SG22", at_least(1), scope="timing")
 def large_first_bucket(device: Device) -> Figure:
-    """A first bucket of 250 MiB makes a step no faster than the default first bucket."""
+    """With a first bucket of 250 MiB, a step takes at least as long as with the default first bucket."""
     return option_ratio(device, "large first bucket", "defaults")
 
 
 @claim("SG23", at_most(0.9), scope="timing")
 def no_sync_saves(device: Device) -> Figure:
-    """Over four batches, a step with `no_sync` takes at least 10 % less time than a step with an all-reduce for each
-    batch."""
+    """A step of four batches takes at least 10 % less time with `no_sync` than with an all-reduce of all gradients for
+    each batch."""
     return ratio(device, OPTIONS, ("accumulation", "no_sync_us"), ("accumulation", "synced_us"))
 
 
@@ -77,8 +77,8 @@ def options_table(device: Device) -> Html:
         ends = [format_value(sent[index], "bytes") for index in (0, -1)]
         us = time(device, OPTIONS, "variants", name, "us")
         rows.append([name, figure_cell(us), f"{len(sent)}", *ends, figure_cell(held_bytes(device, name))])
-    head = ["option", "a step", "buckets", "first bucket", "last bucket", "gradients and buckets"]
-    return table("DistributedDataParallel with 2,048 tokens of each rank, on two GPUs", head, rows)
+    head = ["option", "time of a step", "buckets", "first bucket", "last bucket", "memory of gradients and buckets"]
+    return table("Options of DistributedDataParallel, with 2,048 tokens on each of two GPUs", head, rows)
 
 
 def _option_order(name: str) -> tuple[bool, int, str]:
@@ -91,13 +91,13 @@ def accumulation_table(device: Device) -> Html:
     """A step of several batches, with an all-reduce for each and for the last alone."""
     data = entry(device, OPTIONS, "accumulation")
     batches = data["batches"]
-    names = {"an all-reduce for each batch": "synced_us", "`no_sync` for all but the last": "no_sync_us"}
+    names = {"without no_sync": "synced_us", "no_sync for all batches but the last": "no_sync_us"}
     rows: list[list[Cell]] = [
-        [name.replace("`", ""), str(batches if kind == "synced_us" else 1), figure_cell(_accumulated(device, kind))]
+        [name, str(batches if kind == "synced_us" else 1), figure_cell(_accumulated(device, kind))]
         for name, kind in names.items()
     ]
     caption = f"A step of {batches} batches of {data['tokens']:,} tokens"
-    return table(caption, ["", "times that the gradients are sent", "a step"], rows)
+    return table(caption, ["", "transfers of all gradients", "time of a step"], rows)
 
 
 def _accumulated(device: Device, kind: str) -> Figure:

@@ -1,4 +1,4 @@
-"""The loops with faults, and what they do: before and after a mend, on each rank, and under profilers."""
+"""The loops with faults, and what they do: before and after a fix, on each rank, and under profilers."""
 
 from __future__ import annotations
 
@@ -26,18 +26,22 @@ FAULTS = {
     fault.name: fault
     for fault in (
         _fault("uneven", "A rank with more sequences", "uneven_before", "uneven_after", STRAGGLERS),
-        _fault("late", "A late CPU, and a GPU with much work", "late_before", "late_after", STRAGGLERS),
-        _fault("late_small", "A late CPU, and a GPU that waits for it", "late_small_before", "item_after", STRAGGLERS),
+        _fault("late", "A late CPU, and a long step", "late_before", "late_after", STRAGGLERS),
+        _fault("late_small", "A late CPU, and a short step", "late_small_before", "item_after", STRAGGLERS),
         _fault("one_bucket", "One bucket for all gradients", "one_bucket_before", "ddp_after", "exposed-communication"),
-        _fault(
-            "afterwards", "Gradients reduced after backward", "afterwards_before", "ddp_after", "exposed-communication"
-        ),
+        _fault("afterwards", "All-reduces after backward", "afterwards_before", "ddp_after", "exposed-communication"),
         _fault("unused", "A search for unused parameters", "unused_before", "ddp_after"),
-        _fault("one_queue", "One queue for all streams", "one_queue_before", "fsdp_after", "exposed-communication"),
         _fault(
-            "root_only", "FSDP around the whole model alone", "root_only_before", "fsdp_after", "exposed-communication"
+            "one_queue", "One hardware queue for all streams", "one_queue_before", "fsdp_after", "exposed-communication"
         ),
-        _fault("no_sync", "Gradients reduced for each micro-batch", "no_sync_before", "no_sync_after"),
+        _fault(
+            "root_only",
+            "FSDP that shards only the whole model",
+            "root_only_before",
+            "fsdp_after",
+            "exposed-communication",
+        ),
+        _fault("no_sync", "All-reduces in each micro-batch", "no_sync_before", "no_sync_after"),
         _fault("item", "A rank that reads its loss", "item_before", "item_after", "sync-in-step"),
     )
 }
@@ -47,8 +51,8 @@ LOOPS: Mapping[str, Mapping[str, str]] = {
 } | {
     "no_sync": {
         "without no_sync": f"{CHAPTER}/no_sync_before",
-        "around backward alone": f"{CHAPTER}/no_sync_backward",
-        "around forward and backward": f"{CHAPTER}/no_sync_after",
+        "no_sync around backward alone": f"{CHAPTER}/no_sync_backward",
+        "no_sync around forward and backward": f"{CHAPTER}/no_sync_after",
     }
 }
 """Name of a fault -> label of a loop -> its experiment."""
@@ -59,13 +63,13 @@ APART = "one_queue"
 
 
 def speedup(device: Device, name: str) -> Figure:
-    """How many times as long a step takes before a mend as after it."""
+    """How many times as long a step takes before a fix as after it."""
     fault = FAULTS[name]
     return unpaired_ratio(*_times_of(device, fault)) if name == APART else fault.speedup(device)
 
 
 def saved(device: Device, name: str) -> Figure:
-    """What a mend saves of a step."""
+    """What a fix saves of a step."""
     fault = FAULTS[name]
     if name != APART:
         return fault.saved(device)
@@ -121,7 +125,7 @@ def hidden_share(device: Device, loop: str) -> Figure:
 
 
 def late_rank(device: Device, name: str) -> Figure:
-    """The late rank that the report names before the mend: `rank 0`; `none` if no rank is late."""
+    """The late rank that the report names before the fix: `rank 0`; `none` if no rank is late."""
     run = device[FAULTS[name].loops[0]]
     late = compare_ranks(run).straggler
     return Figure(f"rank {late.rank}" if late else "none", origin=f"{run.origin}, the report of its ranks")

@@ -1,4 +1,4 @@
-"""The pieces of the page on faults: steps before and after a mend, the rows of every rank, and all faults."""
+"""The pieces of the page on faults: steps before and after a fix, the parts of every rank's step, and all faults."""
 
 from __future__ import annotations
 
@@ -38,20 +38,20 @@ KINDS: Mapping[str, str] = {
 
 
 def opening(device: Device) -> Html:
-    """A step of four faults' loops, before and after the mend."""
-    caption = "A step of two GPUs with one of four faults, before and after its mend"
+    """A step of four faults' loops, before and after the fix."""
+    caption = "Time of a step on two GPUs with one of four faults, before and after the fix"
     return fault_bars(device, map(FAULTS.__getitem__, OPENING), caption, "time of a step")
 
 
 def bars(device: Device, name: str) -> Html:
-    """A step of a fault's loops, before and after the mend, and of a mend that is none."""
+    """A step of a fault's loops, before and after the fix, and of a fix that does not help."""
     runs = {label: device[loop].timing("iteration") for label, loop in LOOPS[name].items()}
-    caption = f"{FAULTS[name].title}: before and after"
+    caption = f"{FAULTS[name].title}: time of a step before and after the fix"
     return timing_bars(device, {FAULTS[name].title: runs}, caption, axis="time of a step")
 
 
 def mend(device: Device, before: str, after: str) -> Html:
-    """A mend as a diff of two of the chapter's functions; the same for every device."""
+    """A fix as a diff of two of the chapter's functions; the same for every device."""
     return mend_diff(device, CHAPTER, before, after)
 
 
@@ -63,8 +63,10 @@ def ranks(device: Device, name: str, *labels: str) -> Html:
 
 
 def lanes(device: Device, name: str) -> Html:
-    """A step before the mend: the ranks on one time axis."""
-    return rank_lanes(device, FAULTS[name].loops[0], f"{FAULTS[name].title}: both ranks on one time axis, before")
+    """A step before the fix: the ranks on one time axis."""
+    return rank_lanes(
+        device, FAULTS[name].loops[0], f"{FAULTS[name].title}: a step of both ranks before the fix, on one time axis"
+    )
 
 
 def counts(device: Device, name: str) -> Html:
@@ -73,7 +75,7 @@ def counts(device: Device, name: str) -> Html:
     for label, loop in LOOPS[name].items():
         name_of_loop = loop.partition("/")[2]
         rows.append([label, *(figure_cell(calls(device, name_of_loop, kind)) for kind in KINDS)])
-    return table(f"{FAULTS[name].title}: collectives of a step", ["loop", *KINDS.values()], rows)
+    return table(f"{FAULTS[name].title}: number of collectives in a step", ["loop", *KINDS.values()], rows)
 
 
 def profilers(device: Device) -> Html:
@@ -87,22 +89,30 @@ def profilers(device: Device) -> Html:
             *(figure_cell(profiled_nccl(device, "all", rank)) for rank in (0, 1)),
         ],
     ]
-    head = ["profiler on", "time of a step", "NCCL time of rank 0", "NCCL time of rank 1"]
+    head = ["profiler on", "time of a step", "NCCL time on rank 0", "NCCL time on rank 1"]
     return table(
-        "A small step with profilers: wall time of the slowest rank, and what the profiles say of NCCL", head, rows
+        "A small step with profilers: time on the slowest rank, and time of NCCL kernels in each profile", head, rows
     )
 
 
 def all_faults(device: Device) -> Html:
-    """Every fault: a step before and after, how many times as fast, what the mend saves, the ceiling of its rule."""
+    """Every fault: a step before and after, how many times as fast, what the fix saves, the ceiling of its rule."""
     rows: list[list[Cell]] = []
     for fault in FAULTS.values():
         before, after = (device[loop].time("iteration") for loop in fault.loops)
         figures = (before, after, speedup(device, fault.name), saved(device, fault.name))
         cells = map(figure_cell, figures)
         rows.append([fault.title, *cells, *rule_cells(device, fault)])
-    head = ["fault", "before", "after", "times as fast", "saved", "rule", "its ceiling"]
-    return table("Ten faults of training on two GPUs, and what mending each one bought", head, rows)
+    head = [
+        "fault",
+        "step before the fix",
+        "step after the fix",
+        "speedup",
+        "saved time",
+        "rule",
+        "ceiling of the rule",
+    ]
+    return table("Ten faults of training on two GPUs, and the time of a step before and after each fix", head, rows)
 
 
 SIZES: Mapping[str, str] = {

@@ -76,31 +76,31 @@ def half_hidden(device: Device) -> Figure:
 
 @claim("SG24", between(0.5, 1.5), scope="timing")
 def hidden_as_predicted(device: Device) -> Figure:
-    """The tokens from which on a step hides half of its all-reduce are within a factor of 0.5 to 1.5 of the predicted
+    """The number of tokens that a step needs to hide half of its all-reduce is 0.5 to 1.5 times the predicted
     number."""
     return unpaired_ratio(half_hidden(device), half_hidden_predicted(device))
 
 
 @claim("SG25", at_least(60), scope="timing")
 def few_tokens_hide_nothing(device: Device) -> Figure:
-    """With 256 tokens per rank, at least 60 % of the all-reduce is exposed."""
+    """With 256 tokens on each rank, DDP makes a step longer by at least 60 % of the time of the all-reduce alone."""
     return exposed_part(device, 256)
 
 
 @claim("SG26", at_most(40), scope="timing")
 def many_tokens_hide_it(device: Device) -> Figure:
-    """With 8,192 tokens per rank, at most 40 % of the all-reduce is exposed."""
+    """With 8,192 tokens on each rank, DDP makes a step longer by at most 40 % of the time of the all-reduce alone."""
     return exposed_part(device, 8192)
 
 
 HIDING = Computation(
     "For how many tokens does backward take half as long as the all-reduce?",
     "several_gpus.half_hidden_predicted",
-    "backward multiplies at {several_gpus.matmul_rate}, and the all-reduce sends at {several_gpus.largest_bus}.",
+    "C is {several_gpus.matmul_rate}, and B is {several_gpus.largest_bus}.",
     "Set 4 P T / C equal to half of 2 (n - 1) / n x 2 P / B, and solve for T. P cancels.",
     {
-        "several_gpus.fully_hidden_predicted": "that is the whole all-reduce, not half of it.",
-        "several_gpus.half_hidden_by_both": "that counts the forward, too, which runs before any gradient is ready.",
+        "several_gpus.fully_hidden_predicted": "with your result, backward takes as long as the whole all-reduce.",
+        "several_gpus.half_hidden_by_both": "your result counts the forward, but no gradient is ready in the forward.",
     },
 )
 
@@ -118,7 +118,7 @@ def tokens_chart(device: Device) -> Html:
     return line_chart(
         device,
         lines,
-        "A step by the tokens of each rank, on two GPUs",
+        "Time of a step by the tokens of each rank, on two GPUs",
         axis="tokens of each rank",
         size_text=lambda size: f"{size:,.0f}",
         limits={"the all-reduce alone": all_reduce_us(device)},
@@ -133,8 +133,19 @@ def tokens_table(device: Device) -> Html:
         times = [time(device, COUNTS, "counts", str(count), kind) for kind in kinds]
         cells = [*times, exposed_part(device, count, "one_bucket_us"), exposed_part(device, count)]
         rows.append([f"{count:,}", *map(figure_cell, cells)])
-    head = ["tokens of a rank", "alone", "one bucket", "DDP", "one bucket: exposed", "DDP: exposed"]
-    return table("Steps by tokens; exposed in percent of the all-reduce alone", head, rows)
+    head = [
+        "tokens of a rank",
+        "no communication",
+        "one bucket",
+        "DDP",
+        "one bucket: exposed share",
+        "DDP: exposed share",
+    ]
+    return table(
+        "Time of a step by tokens; exposed share: added time over the time of the all-reduce alone",
+        head,
+        rows,
+    )
 
 
 FIGURES: Mapping[str, Measure] = {

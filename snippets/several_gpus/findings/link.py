@@ -129,7 +129,7 @@ def copy_of_the_datasheet(device: Device) -> Figure:
 
 @claim("SG3", at_least(0.9), scope="timing")
 def directions_do_not_share(device: Device) -> Figure:
-    """When both GPUs copy to each other, each copy keeps at least 90 % of its rate."""
+    """While both GPUs copy to each other, each copy has at least 90 % of the rate of one copy alone."""
     return unpaired_ratio(both_ways(device), one_way(device))
 
 
@@ -141,21 +141,22 @@ def small_calls_take_the_latency(device: Device) -> Figure:
 
 @claim("SG5", at_least(1.5), scope="timing")
 def python_launches_slower(device: Device) -> Figure:
-    """Launched by Python one by one, all-reduces of 4 KiB take at least 1.5 times as long as in a CUDA graph."""
+    """An all-reduce of 4 KiB that Python launches takes at least 1.5 times as long as an all-reduce of 4 KiB in a CUDA
+    graph."""
     launched = call_us(device, "all_reduce", SMALLEST, kind="launched_us")
     return unpaired_ratio(launched, latency_us(device))
 
 
 @claim("SG6", between(0.5, 2), scope="timing")
 def half_as_predicted(device: Device) -> Figure:
-    """The bytes at which an all-reduce reaches half of its bus bandwidth are within a factor of two of latency
-    times rate."""
+    """An all-reduce reaches half of its largest bus bandwidth at a number of bytes within a factor of two of latency
+    times bus bandwidth."""
     return unpaired_ratio(half_measured(device), half_predicted(device))
 
 
 @claim("SG7", between(0.85, 1.2), scope="timing")
 def two_halves(device: Device) -> Figure:
-    """A reduce-scatter and an all-gather of 1 GiB together take as long as an all-reduce, give or take a fifth."""
+    """A reduce-scatter and an all-gather of 1 GiB together take 0.85 to 1.2 times as long as an all-reduce of 1 GiB."""
     scatter, gather, both = (call_us(device, name, LARGEST) for name in ("reduce_scatter", "all_gather", "all_reduce"))
     low, high = (a + b for a, b in zip(scatter.bounds, gather.bounds, strict=True))
     parts = Figure(scatter.number + gather.number, "us", (low, high), f"{scatter.origin}; {gather.origin}")
@@ -164,20 +165,21 @@ def two_halves(device: Device) -> Figure:
 
 @claim("SG8", at_least(1), scope="timing")
 def four_keep_the_bus_bandwidth(device: Device) -> Figure:
-    """On four GPUs, an all-reduce of 1 GiB has at least the bus bandwidth that it has on two."""
+    """The bus bandwidth of an all-reduce of 1 GiB is at least as high on four GPUs as on two GPUs."""
     return unpaired_ratio(largest_bus(device, 4), largest_bus(device, 2))
 
 
 @claim("SG9", at_least(5), scope="timing")
 def many_calls(device: Device) -> Figure:
-    """Launched by Python, 1,024 all-reduces take at least five times as long as one all-reduce of the same 64 MiB."""
+    """If Python launches the calls, 1,024 all-reduces take at least five times as long as one all-reduce of the same
+    64 MiB."""
     upper, lower = (("calls", "counts", count, "launched_us") for count in (MANY, FEW))
     return ratio(device, LINKS[2], upper, lower)
 
 
 @claim("SG10", at_least(1.5), scope="timing")
 def many_calls_in_a_graph(device: Device) -> Figure:
-    """In a CUDA graph, too, 1,024 all-reduces take at least 1.5 times as long as one all-reduce of the same bytes."""
+    """In a CUDA graph, 1,024 all-reduces take at least 1.5 times as long as one all-reduce of the same 64 MiB."""
     upper, lower = (("calls", "counts", count, "us") for count in (MANY, FEW))
     return ratio(device, LINKS[2], upper, lower)
 
@@ -190,7 +192,7 @@ def bus_chart(device: Device) -> Html:
     return line_chart(
         device,
         lines,
-        "Bus bandwidth of three collectives on two GPUs",
+        "Bus bandwidth of three collectives by size, on two GPUs",
         axis="bytes of the whole array",
         size_text=size_text,
         limits={"a copy to the other GPU": one_way(device)},
@@ -206,7 +208,7 @@ def four_chart(device: Device) -> Html:
     return line_chart(
         device,
         lines,
-        "Bus bandwidth of an all-reduce on two and on four GPUs",
+        "Bus bandwidth of an all-reduce by size, on two and on four GPUs",
         axis="bytes of the whole array",
         size_text=size_text,
     )
@@ -220,8 +222,8 @@ def call_table(device: Device, ranks: int = 2) -> Html:
         launched = call_us(device, "all_reduce", size, ranks, "launched_us")
         bus = bus_bandwidth(device, "all_reduce", size, ranks)
         rows.append([size_text(size), *map(figure_cell, [*times, launched, bus])])
-    head = ["whole array", *NAMES.values(), "all-reduce from Python", "its bus bandwidth"]
-    return table(f"One call on {ranks} GPUs, in a CUDA graph of calls", head, rows)
+    head = ["bytes of the array", *NAMES.values(), "all-reduce launched by Python", "bus bandwidth of the all-reduce"]
+    return table(f"Time of one call on {ranks} GPUs, in a CUDA graph unless launched by Python", head, rows)
 
 
 def calls_table(device: Device) -> Html:
@@ -231,17 +233,17 @@ def calls_table(device: Device) -> Html:
     for count in sorted(entry(device, LINKS[2], "calls", "counts"), key=int):
         graph, launched = (time(device, LINKS[2], "calls", "counts", count, kind) for kind in ("us", "launched_us"))
         rows.append([f"{int(count):,}", size_text(size / int(count)), figure_cell(graph), figure_cell(launched)])
-    head = ["calls", "bytes of each", "in a CUDA graph", "launched by Python"]
-    return table(f"All-reduce of {size_text(size)} in one call and in many, on two GPUs", head, rows)
+    head = ["calls", "bytes of a call", "time in a CUDA graph", "time if Python launches"]
+    return table(f"Time to all-reduce {size_text(size)} in one call and in many calls, on two GPUs", head, rows)
 
 
 def given(device: Device) -> Html:
     """What the link's measurements give a reader to compute with."""
     rows: list[list[Cell]] = [
-        ["a copy to the other GPU, one direction", figure_cell(one_way(device))],
-        ["the same, both directions at once, each", figure_cell(both_ways(device))],
-        ["all-reduce of 1 GiB, bus bandwidth", figure_cell(largest_bus(device))],
-        ["all-reduce of 4 KiB, the latency", figure_cell(latency_us(device))],
+        ["rate of a copy to the other GPU, while the other GPU does not copy", figure_cell(one_way(device))],
+        ["rate of each copy, while both GPUs copy to each other", figure_cell(both_ways(device))],
+        ["largest bus bandwidth: an all-reduce of 1 GiB", figure_cell(largest_bus(device))],
+        ["latency: time of an all-reduce of 4 KiB", figure_cell(latency_us(device))],
     ]
     return table("Given: the link between two GPUs", ["", "measured"], rows)
 

@@ -29,13 +29,13 @@ def late_over_even(device: Device) -> Figure:
 
 @claim("SG65", at_least(1.05), scope="timing")
 def late_mesh(device: Device) -> Figure:
-    """In a mesh of two by two, more work on one rank makes the step of all ranks at least 5 % longer."""
+    """In a mesh of two by two GPUs, more work on one rank makes the step of all ranks at least 5 % longer."""
     return late_over_even(device)
 
 
 @claim("SG66", equals(LATE))
 def who_is_late(device: Device) -> Figure:
-    """In the trace of the late mesh, the tool names the rank with more work as the late rank."""
+    """In the trace of a mesh with more work on rank 3, the report names rank 3 as late."""
     run = device["several_gpus/mesh_late"]
     late = compare_ranks(run).straggler
     if late is None:
@@ -45,8 +45,8 @@ def who_is_late(device: Device) -> Figure:
 
 def mesh_ranks(device: Device) -> Html:
     """What each GPU of the mesh does in a step, without and with a late rank."""
-    shown = {"even": "several_gpus/mesh_even", "more work on rank 3": "several_gpus/mesh_late"}
-    return rank_bars(device, shown, "A step on a mesh of two by two")
+    shown = {"the same work on each rank": "several_gpus/mesh_even", "more work on rank 3": "several_gpus/mesh_late"}
+    return rank_bars(device, shown, "A step of each rank in a mesh of two by two GPUs")
 
 
 FIGURES: Mapping[str, Measure] = {

@@ -27,7 +27,12 @@ from snippets.lab.page import Computation, prediction as prediction, rank_bars, 
 from snippets.several_gpus.findings.measured import BF16_BYTES, changed, parameter, sent_bytes, world
 
 MEMORY, TOKENS, RATES = "several_gpus/fsdp_memory", "several_gpus/fsdp_tokens", "several_gpus/tensor_rows_on_2"
-VARIANTS = {"per_block": "per block", "ahead": "prefetched", "kept": "kept whole", "root_only": "root only"}
+VARIANTS = {
+    "per_block": "each block",
+    "ahead": "each block, explicit prefetch",
+    "kept": "each block, gathered weights kept",
+    "root_only": "only the root",
+}
 """Experiment -> heading, in the order of the page."""
 PASSES = {"per_block": 3, "ahead": 3, "kept": 2, "root_only": 2}
 """How often a step sends all weights or gradients."""
@@ -65,25 +70,27 @@ def measured_bytes(device: Device, variant: str = "per_block") -> Figure:
 
 @claim("SG40", between(0.95, 1.05))
 def bytes_per_block(device: Device) -> Figure:
-    """Sharded per block, a step's collectives send within 5 % of three times the weights' bytes, times (n - 1) / n."""
+    """With each block sharded, a GPU sends within 5 % of (n - 1) / n times three times the bytes of all weights in a
+    step."""
     return unpaired_ratio(measured_bytes(device), derived_bytes(device))
 
 
 @claim("SG41", between(0.64, 0.7))
 def bytes_kept(device: Device) -> Figure:
-    """With weights kept whole after the forward, a sharded step sends two thirds of the bytes."""
+    """A sharded step that keeps the gathered weights until backward sends about two thirds of the bytes of a step that
+    gathers the weights again."""
     return unpaired_ratio(measured_bytes(device, "kept"), measured_bytes(device))
 
 
 PASSING = Computation(
-    "How many bytes does a GPU send in a step, sharded per block?",
+    "How many bytes does a GPU send in a step, if each block is sharded?",
     "several_gpus.fsdp_derived_bytes",
-    "three passes, and in each of them half of {several_gpus.fsdp_all_bytes}.",
+    "A step has three passes, and in each pass a GPU sends half of {several_gpus.fsdp_all_bytes}.",
     "Multiply the bytes of all weights by the passes, and by (n - 1) / n.",
     {
-        "several_gpus.fsdp_kept_bytes": "that is two passes; the backward gathers the weights, too.",
+        "several_gpus.fsdp_kept_bytes": "your result counts two passes, but backward gathers the weights, too.",
         "several_gpus.fsdp_three_wholes": "a GPU has its own part already, so it sends (n - 1) / n of the bytes.",
-        "several_gpus.fsdp_half_of_all": "that is one pass.",
+        "several_gpus.fsdp_half_of_all": "your result counts one pass.",
     },
 )
 
@@ -112,19 +119,20 @@ def more_held(device: Device, way: str, moment: str) -> Figure:
 
 @claim("SG42", between(0.95, 1.05))
 def state_as_derived(device: Device) -> Figure:
-    """Between two sharded steps, a GPU holds within 5 % of 12 bytes for each weight of its part."""
+    """Between two sharded steps, a GPU holds within 5 % of 12 bytes for each weight of the GPU's part."""
     return unpaired_ratio(held(device, "per_block", "state"), derived_state(device))
 
 
 @claim("SG43", between(0.95, 1.05))
 def kept_weights(device: Device) -> Figure:
-    """At the end of a forward, weights that are kept whole take within 5 % of two bytes each."""
+    """At the end of a forward, each gathered weight that a GPU keeps takes within 5 % of two bytes."""
     return unpaired_ratio(more_held(device, "kept", "forward"), whole_weights(device))
 
 
 @claim("SG44", at_least(1))
 def root_peak(device: Device) -> Figure:
-    """Sharded at the root only, a step's peak memory is higher by at least all weights in bf16."""
+    """With only the root sharded, a step's peak memory is higher than with each block sharded, by at least the bytes of
+    all weights in bf16."""
     return unpaired_ratio(more_held(device, "root_only", "peak"), whole_weights(device))
 
 
@@ -135,19 +143,20 @@ def over(device: Device, upper: str, lower: str = "per_block") -> Figure:
 
 @claim("SG45", at_least(1.05), scope="timing")
 def root_only_slower(device: Device) -> Figure:
-    """Sharded at the root only, a step takes at least 5 % longer than sharded per block, though it sends less."""
+    """A step with only the root sharded takes at least 5 % longer than a step with each block sharded."""
     return over(device, "root_only")
 
 
 @claim("SG46", between(0.95, 1.05), scope="timing")
 def ahead_is_as_fast(device: Device) -> Figure:
-    """With a GPU that is busy, asking for the next block's weights explicitly changes a step by at most 5 %."""
+    """An explicit prefetch of the next block's weights changes the time of a sharded step by at most 5 %."""
     return over(device, "ahead")
 
 
 @claim("SG47", at_most(1.02), scope="timing")
 def kept_is_as_fast(device: Device) -> Figure:
-    """With weights kept whole after the forward, a step takes at most 2 % longer than without."""
+    """A sharded step that keeps the gathered weights until backward takes at most 2 % longer than a step that gathers
+    the weights again."""
     return over(device, "kept")
 
 
@@ -160,7 +169,7 @@ def exposed_share(device: Device, variant: str = "per_block") -> Figure:
 
 @claim("SG48", at_most(20), scope="timing")
 def blocks_hide(device: Device) -> Figure:
-    """Sharded per block with 4,096 tokens a GPU, communication is exposed for at most a fifth of a step."""
+    """With each block sharded and 4,096 tokens on each GPU, communication is exposed for at most 20 % of a step."""
     return exposed_share(device)
 
 
@@ -171,13 +180,13 @@ def over_alone(device: Device, tokens: str, way: str = "per_block") -> Figure:
 
 @claim("SG49", at_most(1.15), scope="timing")
 def many_tokens_hide(device: Device) -> Figure:
-    """With 8,192 tokens a GPU, forward and backward sharded per block take at most 15 % longer than unsharded."""
+    """With 8,192 tokens on each GPU, sharding each block makes forward and backward take at most 15 % longer."""
     return over_alone(device, "8192")
 
 
 @claim("SG50", at_least(1.5), scope="timing")
 def few_tokens_do_not(device: Device) -> Figure:
-    """With 512 tokens a GPU, forward and backward sharded per block take at least 1.5 times as long as unsharded."""
+    """With 512 tokens on each GPU, sharding each block makes forward and backward take at least 1.5 times as long."""
     return over_alone(device, "512")
 
 
@@ -209,8 +218,8 @@ def traffic_table(device: Device) -> Html:
         derived, measured = derived_bytes(device, variant), measured_bytes(device, variant)
         figures = [derived, measured, run_of(device, variant).time("iteration"), exposed_share(device, variant)]
         rows.append([heading, str(PASSES[variant]), *map(figure_cell, figures)])
-    head = ["sharded", "passes", "bytes, derived", "bytes, in the trace", "a step", "exposed communication"]
-    return table("A training step whose weights are sharded", head, rows)
+    head = ["sharded", "passes", "predicted bytes", "bytes in the trace", "time of a step", "exposed communication"]
+    return table("Bytes that a GPU sends in a sharded training step, and the time of the step", head, rows)
 
 
 def memory_table(device: Device) -> Html:
@@ -219,15 +228,21 @@ def memory_table(device: Device) -> Html:
     for way in ("whole", "per_block", "kept", "root_only"):
         moments = [held(device, way, moment) for moment in ("state", "forward", "peak")]
         figures = [derived_state(device, way), *moments]
-        rows.append([VARIANTS.get(way, "not sharded"), *map(figure_cell, figures)])
-    head = ["sharded", "state, derived", "state, measured", "end of a forward", "peak of a step"]
-    return table("What one GPU holds", head, rows)
+        rows.append([VARIANTS.get(way, "nothing"), *map(figure_cell, figures)])
+    head = [
+        "sharded",
+        "between steps, predicted",
+        "between steps, measured",
+        "end of a forward",
+        "peak of a step",
+    ]
+    return table("Memory that one GPU uses at three moments of a step", head, rows)
 
 
 def lanes(device: Device) -> Html:
     """One step per block and one at the root only, on one GPU."""
     shown = {VARIANTS[name]: f"several_gpus/fsdp_{name}" for name in ("per_block", "root_only")}
-    return timeline(device, shown, "A sharded step on one of the GPUs, per block and at the root only")
+    return timeline(device, shown, "A sharded step on one of two GPUs: each block sharded, or only the root")
 
 
 def token_lines(device: Device) -> Html:
@@ -240,17 +255,17 @@ def token_lines(device: Device) -> Html:
     return line_chart(
         device,
         lines,
-        "Forward and backward sharded, in times of the same without transfers",
+        "Time of forward and backward with sharding over the time without sharding",
         axis="tokens of each GPU",
         size_text=lambda tokens: f"{tokens:,.0f}",
-        limits={"hidden entirely": Figure(1.0, "x")},
+        limits={"without sharding": Figure(1.0, "x")},
     )
 
 
 def ranks(device: Device) -> Html:
     """What each GPU does in a step, per block and at the root only."""
     shown = {VARIANTS[name]: f"several_gpus/fsdp_{name}" for name in ("per_block", "root_only")}
-    return rank_bars(device, shown, "A sharded step on both GPUs")
+    return rank_bars(device, shown, "A sharded step of each rank: each block sharded, or only the root")
 
 
 def given(device: Device) -> Html:
@@ -258,13 +273,13 @@ def given(device: Device) -> Html:
     run = run_of(device, "per_block")
     count = weights(run)
     rows = [
-        ["weights P", f"{parameter(run, 'layers')} blocks", f"{count:,}"],
-        ["bytes of all weights", "bf16, two bytes each", format_value(BF16_BYTES * count, "bytes")],
-        ["GPUs n", "", str(world(run))],
-        ["rate of a product C", "measured", figure_cell(product_rate(device))],
-        ["bus bandwidth B", "measured: an all-reduce of 64 MiB", figure_cell(bus_rate(device))],
+        ["number of weights", f"{parameter(run, 'layers')} blocks", f"{count:,}"],
+        ["bytes of all weights", "bf16, two bytes for each weight", format_value(BF16_BYTES * count, "bytes")],
+        ["number of GPUs, n", "", str(world(run))],
+        ["rate of a product, C", "measured: a large product", figure_cell(product_rate(device))],
+        ["bus bandwidth, B", "measured: an all-reduce of 64 MiB", figure_cell(bus_rate(device))],
     ]
-    return table("Given: a stack of blocks, sharded", ["", "made of", "amount"], rows, text_columns=2)
+    return table("Given: a stack of blocks, and rates of two GPUs", ["", "from", "amount"], rows, text_columns=2)
 
 
 FIGURES: Mapping[str, Measure] = {
@@ -277,10 +292,6 @@ FIGURES: Mapping[str, Measure] = {
     "fsdp_state": lambda device: held(device, "per_block", "state"),
     "fsdp_whole_state": lambda device: held(device, "whole", "state"),
     "fsdp_whole_weights": whole_weights,
-    "fsdp_root_peak": lambda device: more_held(device, "root_only", "peak"),
-    "fsdp_root_over_blocks": lambda device: over(device, "root_only"),
-    "fsdp_ahead_over_blocks": lambda device: over(device, "ahead"),
-    "fsdp_kept_over_blocks": lambda device: over(device, "kept"),
     "fsdp_exposed": exposed_share,
     "fsdp_root_exposed": lambda device: exposed_share(device, "root_only"),
     "fsdp_hidden_from": hidden_from,

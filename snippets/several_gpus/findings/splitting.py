@@ -20,11 +20,12 @@ def computing_percents(device: Device) -> dict[str, float]:
     """
     mlp = ("widths", BOOK, "8192")
     percents = {
-        f"sharded, {int(tokens):,} tokens": 100 * ratio(device, TOKENS, (tokens, "alone"), (tokens, "per_block")).number
+        f"sharded weights, {int(tokens):,} tokens": 100
+        * ratio(device, TOKENS, (tokens, "alone"), (tokens, "per_block")).number
         for tokens in ("512", "8192")
     }
     split = ratio(device, rows_on(2), (*mlp, "alone", "us"), (*mlp, "reduced", "us"))
-    percents["split MLP of 3,072"] = 100 * split.number
+    percents["split MLP, hidden width 3,072"] = 100 * split.number
     percents |= {f"pipeline, {count} micro-batches": 100 - bubble(device, 2, count).number for count in (2, 8)}
     return {name: min(100.0, percent) for name, percent in percents.items()}
 
@@ -34,6 +35,6 @@ def opening(device: Device) -> Html:
     groups = {
         name: [(COMPUTING, percent), (WAITING, 100 - percent)] for name, percent in computing_percents(device).items()
     }
-    caption = "How much of its time each of two GPUs computes, by way to split the weights"
+    caption = "Share of the time in which each of two GPUs computes, for three ways to split the weights"
     kinds = {COMPUTING: "gemm", WAITING: "other"}
     return stacked_bars(device, groups, caption, unit="%", axis="share of the time", kinds=kinds)

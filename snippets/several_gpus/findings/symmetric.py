@@ -12,7 +12,7 @@ from snippets.several_gpus.findings.link import KIB, LINKS, MIB, size_text
 
 @claim("SG11", at_most(0.75), scope="timing")
 def one_shot_of_few_bytes(device: Device) -> Figure:
-    """On two GPUs, a one-shot all-reduce of 64 KiB takes at most three quarters of NCCL's time."""
+    """On two GPUs, a one-shot all-reduce of 64 KiB takes at most 75 % of the time of NCCL's all-reduce."""
     return symmetric_ratio(device, 64 * KIB, "one_shot_us", "nccl_us")
 
 
@@ -29,7 +29,7 @@ def two_shots_of_many_bytes(device: Device) -> Figure:
     source=Source("vLLM, issue 24532", "two-shot loses from about 16 MiB", device=""),
 )
 def nccl_of_many_bytes(device: Device) -> Figure:
-    """On four GPUs, a two-shot all-reduce of 16 MiB is no faster than NCCL's."""
+    """On four GPUs, a two-shot all-reduce of 16 MiB takes at least as long as NCCL's all-reduce of 16 MiB."""
     return symmetric_ratio(device, 16 * MIB, "two_shot_us", "nccl_us", 4)
 
 
@@ -46,5 +46,5 @@ def symmetric_table(device: Device, ranks: int = 2) -> Html:
     for size in sorted(entry(device, link, "symmetric"), key=int):
         times = [time(device, link, "symmetric", size, f"{name}_us") for name in ("nccl", "one_shot", "two_shot")]
         rows.append([size_text(int(size)), *map(figure_cell, times)])
-    head = ["bytes", "NCCL", "one shot", "two shots"]
-    return table(f"All-reduce in symmetric memory on {ranks} GPUs, in CUDA graphs", head, rows)
+    head = ["bytes of the array", "NCCL", "one-shot", "two-shot"]
+    return table(f"Time of an all-reduce with NCCL and in symmetric memory, in CUDA graphs on {ranks} GPUs", head, rows)

@@ -110,10 +110,10 @@ def test_formulas(device: Device) -> None:
 
 
 def test_the_opening_counts_what_noise_makes_faster_as_computing(device: Device, tmp_path: Path) -> None:
-    names = ("sharded, 512 tokens", "sharded, 8,192 tokens", "split MLP of 3,072")
+    names = ("sharded weights, 512 tokens", "sharded weights, 8,192 tokens", "split MLP, hidden width 3,072")
     found = splitting.computing_percents(changed(device, tmp_path, data={"fsdp_tokens": made.by_tokens(many=0.9)}))
     assert tuple(found)[:3] == names
-    assert found["sharded, 8,192 tokens"] == 100.0
+    assert found["sharded weights, 8,192 tokens"] == 100.0
     assert found["pipeline, 2 micro-batches"] == pytest.approx(100 - 100 / 3 - 2)
 
 

@@ -75,8 +75,8 @@ def test_lanes_of_a_step(device: Device) -> None:
     assert "<figcaption>One step</figcaption>" in content
     names = re.findall(r'<text class="lane"[^>]*>(.*?)</text>', content)
     assert [text_of(name) for name in names] == [
-        "rank 0: 40.0 µs compute, waits 60.0 µs",
-        "rank 1, late: 100 µs compute, waits 0 µs",
+        "rank 0: 40.0 µs own work, waits 60.0 µs",
+        "rank 1, late: 100 µs own work, waits 0 µs",
     ]
     ((begin, _),), ((arrived, waits),) = rects(content, "waiting"), [rects(content, "transfer")[0]]
     assert waits > 0
