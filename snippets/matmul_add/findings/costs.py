@@ -168,8 +168,8 @@ def row_bias_share_4096(device: Device) -> Figure:
 
 @claim("O-M21", equals(True))
 def same_gpu_work(device: Device) -> Figure:
-    """A direct call of aten::addmm with a matrix b puts the same kernels and copies on the GPU, by name, as the
-    compiled step."""
+    """At size 4096, a direct call of aten::addmm with a matrix b puts the same activities on the GPU as the compiled
+    step, name by name."""
     ways = device["matmul_add/matrix_bias_4096"], device["matmul_add/compiled_4096"]
     return same(*(run.per_step(gpu_names) for run in ways))
 

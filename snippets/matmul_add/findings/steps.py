@@ -108,8 +108,8 @@ def without_gpu(device: Device) -> list[tuple[int, bool, Timing, Timing]]:
 
 @claim("O-M23", at_least(1.5), scope="timing")
 def gap_without_gpu(device: Device) -> Figure:
-    """Without a GPU, the gap before aten::matmul is at least 50 % longer in the first kept step than later, with one or
-    fifty warm-up steps."""
+    """Without a GPU, the gap before aten::matmul is at least 50 % longer in the first kept step than later, with one
+    and with fifty warm-up steps."""
     ratios = (ratio_of_pairs(first, later) for _, _, first, later in without_gpu(device)[::2])
     return smallest(*ratios)
 

@@ -125,7 +125,7 @@ def not_memory_bound(device: Device) -> Figure:
 
 @claim("RG15", at_least(BLOCKS * 3))
 def launches_of_eager(device: Device) -> Figure:
-    """Eager makes at least one launch for each operator of the eight blocks, which have three operators each."""
+    """Eager makes at least as many launches as the eight blocks have operators, with three operators in each block."""
     return launches(device, "eager", "small")
 
 

@@ -189,7 +189,7 @@ def pays_after(calls: int) -> Band:
 
 @claim("RG35", pays_within(30_000), scope="timing")
 def replay_pays(device: Device) -> Figure:
-    """With 64 tokens, reduce-overhead saves the time of compiling a stack of eight blocks after fewer than 30,000
+    """With 64 tokens, reduce-overhead saves the time of compiling a stack of eight blocks after at most 30,000
     calls."""
     return break_even(device, STACK, "reduce-overhead")
 

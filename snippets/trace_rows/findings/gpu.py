@@ -42,7 +42,7 @@ def five_copies(device: Device) -> Figure:
 
 @claim("R21", equals("3 of 3 and 0 of 3"))
 def copying_to(device: Device) -> Figure:
-    """`aten::to` copies if device or type differ, and copies nothing if device and type are already right."""
+    """`aten::to` copies if the device or the type differs, and copies nothing if both are already right."""
     found = [device[f"trace_rows/{name}"].per_step(_copying_to) for name in ("copies", "train")]
     return Figure(" and ".join(figure.text for figure in found), origin="trace_rows/copies and trace_rows/train")
 

@@ -107,8 +107,7 @@ def snapshot_names(device: Device) -> Figure:
 
 @claim("TM60", equals(0))
 def summary_misses(device: Device) -> Figure:
-    """With expandable segments, memory_summary() calls no memory non-releasable, although the same free blocks
-    remain."""
+    """With expandable segments, memory_summary() calls no memory non-releasable, although free blocks remain."""
     found = fragmented(device, "expandable segments")
     holes = sum(not is_used for each in segments(device, "expandable segments", HARMFUL) for _, is_used in each.blocks)
     rows = printed_rows(found["summary"])

@@ -201,8 +201,8 @@ def recomputed_work(step: Step) -> list[GpuActivity]:
 
 @claim("TM61", between(0.9, 1.1), scope="timing")
 def added_as_recomputed(device: Device) -> Figure:
-    """At a batch of 128, recomputing adds as much time as forward's kernels take without each block's last product and
-    sum, within a tenth."""
+    """At a batch of 128, recomputing adds the share of a step's time that forward's kernels take without each block's
+    last product and sum, within a tenth."""
     added = unpaired_ratio(recomputing_adds(device), recomputed_time_share(device))
     if launching_again(device).number < kernels_with_recomputing(device).number:
         return added

@@ -132,7 +132,7 @@ def backward_in_float32(device: Device) -> Figure:
 
 @claim("TM3", at_most(10), scope="timing")
 def optimizer_is_small(device: Device) -> Figure:
-    """The fused optimizer takes less than a tenth of the GPU's time of a step under autocast."""
+    """The fused optimizer takes at most a tenth of the GPU's time of a step under autocast."""
     return share_of_gpu_time(run_of(device, "autocast"), lambda step: in_phase(step, "optimizer"))
 
 

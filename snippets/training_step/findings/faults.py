@@ -111,8 +111,8 @@ def fused_over_foreach(device: Device) -> Figure:
 
 @claim("TS33", at_least(1.05), scope="timing")
 def padded_vocabulary(device: Device) -> Figure:
-    """Padding the vocabulary to a multiple of 128 makes the loop at least 5 % faster, although the product
-    computes more."""
+    """Padding the vocabulary to a multiple of 128 makes the loop at least 5 % faster, although the padded loop computes
+    more."""
     return iteration_ratio(device, "vocabulary_before", "vocabulary_after")
 
 

@@ -120,7 +120,7 @@ def pointwise_of_iteration(device: Device) -> Figure:
 
 @claim("TS52", at_most(10), scope="timing")
 def optimizer_share(device: Device) -> Figure:
-    """In the healthy step, clipping and the optimizer together take less than a tenth of the GPU's time."""
+    """In the healthy step, clipping and the optimizer together take at most a tenth of the GPU's time."""
     return _share(device, "clip and optimizer")
 
 

@@ -34,7 +34,7 @@ def _sum_us(device: Device, clock: str, phases: Sequence[str]) -> Figure:
 
 @claim("TS60", at_most(0.5), scope="timing")
 def wrong_clock(device: Device) -> Figure:
-    """By a clock that doesn't synchronize, forward, backward and optimizer seem to take less than half of their real
+    """By a clock that doesn't synchronize, forward, backward and optimizer seem to take at most half of their real
     time."""
     return unpaired_ratio(*(_sum_us(device, clock, PHASES[:3]) for clock in ("wrong", "right")))
 
@@ -48,7 +48,7 @@ def item_blamed(device: Device) -> Figure:
 
 @claim("TS62", at_most(5), scope="timing")
 def item_alone(device: Device) -> Figure:
-    """By a clock that synchronizes, the phase item takes less than 5 % of the step."""
+    """By a clock that synchronizes, the phase item takes at most 5 % of the step."""
     return percent(unpaired_ratio(_clock(device, "right", "item"), _sum_us(device, "right", PHASES)))
 
 
