@@ -15,10 +15,10 @@ from kinetoscope.trace.text import shortened
 
 KINDS: Mapping[str, str] = {
     "own": "own work: kernels and copies that do not communicate",
-    "hidden": "communication beside it, hidden",
-    "transfer": "transfer, nothing beside it: exposed",
-    "waiting": "waiting for a rank, nothing beside it: exposed",
-    "waiting-hidden": "waiting beside own work, which costs nothing",
+    "hidden": "communication during own work: hidden",
+    "transfer": "transfer without own work: exposed",
+    "waiting": "waiting for a rank without own work: exposed",
+    "waiting-hidden": "waiting during own work: hidden",
     "idle": "idle: nothing runs",
 }
 """Class of a drawn time -> its name in the legend."""
