@@ -172,8 +172,8 @@ def large_kernels(device: Device) -> Figure:
 
 @claim("O-A15", at_most(100 / 12), scope="timing")
 def small_percent(device: Device) -> Figure:
-    """Twelve of the math backend's twenty kernels work on smaller tensors than the scores, and take at most a twelfth
-    of the kernel time."""
+    """Of the math backend's twenty kernels, the twelve that work on smaller tensors than the scores together take at
+    most a twelfth of the kernel time."""
     return math_percent(device, lambda kernel: not is_large(kernel))
 
 

@@ -117,7 +117,7 @@ def mask_adds_kernels(device: Device) -> Figure:
 
 @claim("DE40", equals(True))
 def shared_heads_split(device: Device) -> Figure:
-    """For one text of 16,384 tokens, attention splits the shared keys and values over blocks, and a second kernel adds
+    """For one text of 16,384 tokens, attention splits the shared keys and values into parts, and a second kernel adds
     up the results."""
     return Figure(combines(points(device, "shared")[16384]), origin=device[SPLITS].origin)
 

@@ -67,7 +67,9 @@ mask_speedup = faster("DE60", "mask", 1.1, "Passing `is_causal` instead of a mas
 repeat_kv_speedup = faster(
     "DE61", "repeat_kv", 1.5, "Sharing keys and values between query heads instead of making copies"
 )
-long_cache_speedup = faster("DE62", "long_cache", 1.2, "Shortening a cache from 64 prompts to the length of the text")
+long_cache_speedup = faster(
+    "DE62", "long_cache", 1.2, "Shortening a cache from 64 times the prompt's length to the text's length"
+)
 prompt_logits_speedup = faster("DE63", "prompt_logits", 1.1, "Computing only the last position's logits", "a prompt")
 padded_speedup = faster("DE64", "padded", 3, "Leaving out padding to four times the length", "a prompt")
 int4_speedup = faster("DE65", "int4", 1.5, "With four-bit weights, a CUDA graph instead of separate launches")

@@ -132,8 +132,8 @@ def _when_shared(device: Device, step: str, kind: str) -> Figure:
 
 @claim("D5", equals("alone: none; shared: large product, small step"), scope="this-gpu")
 def contradicted(device: Device) -> Figure:
-    """The kinds of time of a large product and of a small step contradict each other only if a second process uses the
-    GPU."""
+    """If a second process uses the GPU, the timings of a large product contradict each other, and so do the timings of
+    a small step. Without a second process, the timings of neither do."""
     found = (f"{when}: {', '.join(_contradicted(steps)) or 'none'}" for when, steps in device[SHARED].data.items())
     return Figure("; ".join(found), origin=SHARED)
 

@@ -133,7 +133,7 @@ STATEMENTS: Mapping[Document, Mapping[str, Statement]] = {
             "../mlp/#what-is-in-the-fused-kernel",
         ),
         "FC52": Statement(
-            "Each product, GELU and the multiplication run as one kernel each. But transposes, reshapes and views "
+            "The products, GELU and the multiplication run as one kernel each. But transposes, reshapes and views "
             "launch no kernel.",
             "../mlp/#which-rows-of-the-table-are-metadata-only",
         ),

@@ -49,7 +49,7 @@ def operators_without_work(device: Device) -> Figure:
     """Eager mode executes each operation as a separate GPU kernel. Counted here: the operators of the eager MLP, by
     name, that launch no GPU work.
 
-    Each product, GELU and the multiplication run as one kernel each. But a transpose, a reshape or a view only
+    The products, GELU and the multiplication run as one kernel each. But a transpose, a reshape or a view only
     describes its tensor in another way, and launches no kernel. To count kernels, count them in the GPU lane, and don't
     count operators."""
     idle = [row.name for row in key_averages(device["mlp/eager"].whole.trace) if row.is_idle]

@@ -222,8 +222,8 @@ def few_over_addmm_in_trace(device: Device) -> Figure:
 
 @claim("F18", at_most(1.25), scope="timing")
 def few_enqueue_over_addmm(device: Device) -> Figure:
-    """In timing from Python for 64 rows, a call of our kernel for a Linear with GELU keeps the CPU busy at most 25 %
-    longer than a call of cuBLAS's epilogue."""
+    """In enqueue timing for 64 rows, a call of our kernel for a Linear with GELU keeps the CPU busy at most 25 % longer
+    than a call of cuBLAS's epilogue."""
     return over_addmm(device, FEW, "enqueue")
 
 

@@ -57,8 +57,8 @@ def portable_over_eager(device: Device) -> Figure:
 
 @claim("F20", at_most(0.92), scope="timing")
 def pingpong_over_bare(device: Device) -> Figure:
-    """In interleaved timing, the ping-pong kernel takes at most 92 % of the time of cuBLAS's product without
-    activation."""
+    """In interleaved timing, the ping-pong kernel computes gate, up, GELU and the multiplication in at most 92 % of the
+    time of cuBLAS's product without activation."""
     return over_bare(device, "ping-pong")
 
 

@@ -142,8 +142,8 @@ def held_by_recomputing(device: Device) -> Figure:
 
 @claim("F74", at_most(0.6), scope="this-gpu")
 def peak_of_saving(device: Device) -> Figure:
-    """The peak memory of our training step, which saves the three tensors, is at most 0.60 of the peak memory of
-    eager's training step."""
+    """The peak memory of our training step, which saves three tensors for the backward pass, is at most 0.60 of the
+    peak memory of eager's training step."""
     return point_ratio(device[SAVING], device[TRAINING["eager"]], "peak_memory_bytes")
 
 
@@ -161,8 +161,8 @@ def training_over_compiled(device: Device) -> Figure:
 
 @claim("F108", at_most(0.8), scope="this-gpu")
 def peak_over_compiled(device: Device) -> Figure:
-    """The peak memory of our training step, which saves the three tensors, is at most 0.80 of the compiled training
-    step's peak memory."""
+    """The peak memory of our training step, which saves three tensors for the backward pass, is at most 0.80 of the
+    compiled training step's peak memory."""
     return point_ratio(device[SAVING], device[TRAINING["compiled"]], "peak_memory_bytes")
 
 

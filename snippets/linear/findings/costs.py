@@ -37,13 +37,14 @@ MATMULS = ("linear/eager", "linear/eager_wide", "matmul_add/eager_64", "matmul_a
 
 @claim("O-L1", equals(True), scope="this-gpu")
 def same_wide_kernel(device: Device) -> Figure:
-    """With 64 rows of 1024 to 4096 numbers, nn.Linear runs one kernel, the same eager and compiled."""
+    """To turn 64 rows of 1024 numbers into rows of 4096, nn.Linear runs one kernel, the same eager and compiled."""
     return one_and_the_same(device["linear/eager_wide"], device["linear/compiled_wide"])
 
 
 @claim("O-L2", equals(False), scope="this-gpu")
 def same_at_both_shapes(device: Device) -> Figure:
-    """nn.Linear runs different kernels for 1024 rows of 32 to 64 numbers and for 64 rows of 1024 to 4096 numbers."""
+    """nn.Linear runs different kernels to turn 1024 rows of 32 numbers into rows of 64, and to turn 64 rows of 1024
+    numbers into rows of 4096."""
     return same_work(device["linear/eager"], device["linear/eager_wide"])
 
 

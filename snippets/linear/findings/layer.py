@@ -90,8 +90,8 @@ def one_kernel(device: Device) -> Figure:
 
 @claim("L2", equals(OPERATORS), source=Source("Part 2", "aten::linear: aten::t, then aten::addmm"))
 def calls(device: Device) -> Figure:
-    """aten::linear first calls aten::t, which calls aten::transpose and so aten::as_strided. Then aten::linear calls
-    aten::addmm."""
+    """aten::linear first calls aten::t, which calls aten::transpose, which calls aten::as_strided. Then aten::linear
+    calls aten::addmm."""
 
     def called(step: Step, op: CpuOp) -> str:
         inner = ", ".join(called(step, child) for child in step.children(op))
