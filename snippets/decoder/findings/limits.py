@@ -191,7 +191,9 @@ def models(device: Device) -> Html:
         "power",
         "energy of a token",
     ]
-    return table("Time and energy of a token, when each loop of two models runs alone for seconds", head, rows, text_columns=2)
+    return table(
+        "Time and energy of a token, when each loop of two models runs alone for seconds", head, rows, text_columns=2
+    )
 
 
 def _model_cells(device: Device, experiment: str, rung: str, shape: Shape) -> list[Cell]:

@@ -195,7 +195,12 @@ def owners(device: Device) -> Html:
                 ]
             )
     head = ["kernel", "phase", "operator, module and line", "GPU time"]
-    return table("The ten longest kernels with different names, and the code that launches each kernel", head, rows, text_columns=3)
+    return table(
+        "The ten longest kernels with different names, and the code that launches them",
+        head,
+        rows,
+        text_columns=3,
+    )
 
 
 def memory(device: Device) -> Html:
