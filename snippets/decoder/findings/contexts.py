@@ -150,13 +150,13 @@ def pages(device: Device) -> Figure:
 
 
 LONG = Computation(
-    "How long does reading the weights and the cache take after 65,536 earlier tokens?",
+    "How long does the GPU take to read the weights and the cache after 65,536 earlier tokens?",
     "decoder.long_floor_us",
     "{decoder.read_weight_bytes} of weights and {decoder.long_cache_bytes} of cache, at {decoder.read_rate}.",
     "Multiply the cache of a token by the number of tokens, add the weights, and divide by the rate of reading.",
     {
-        "decoder.long_cache_us": "your result is the cache alone.",
-        "decoder.short_floor_us": "your result is the weights alone.",
+        "decoder.long_cache_us": "your result is the time of reading the cache alone.",
+        "decoder.short_floor_us": "your result is the time of reading the weights alone.",
     },
 )
 
@@ -165,7 +165,7 @@ def opening(device: Device) -> Html:
     """One layer's attention behind 1,024 and 8,192 tokens, by the kind of cache."""
     groups = {
         heading: {
-            f"at {int(tokens):,}": timing_of_samples(entry(device, CACHES, tokens, kind, "us"))
+            f"after {int(tokens):,} tokens": timing_of_samples(entry(device, CACHES, tokens, kind, "us"))
             for tokens in sorted(device[CACHES].data, key=int)
         }
         for kind, heading in KINDS.items()
@@ -207,7 +207,7 @@ def context_table(device: Device) -> Html:
         "time of reading alone",
         "time of a step, with a view",
         "time of a step, with a mask",
-        "rate of reading with a view, of the highest rate",
+        "rate of reading with a view, as a share of the highest rate",
     ]
     return table(
         "A decode step for one text, by number of earlier tokens, as a CUDA graph of eager kernels", head, rows

@@ -96,7 +96,7 @@ int4_ceiling = within_ceiling("DE75", "int4", "With four-bit weights, a CUDA gra
 
 
 PADDED = Computation(
-    "How many times as many tokens does the padded prompt have?",
+    "The padded prompt has how many times the tokens of the prompt without padding?",
     "decoder.padding",
     "16,384 tokens over 4,096 tokens.",
     "Divide the length of the padded prompt by the length of the prompt.",

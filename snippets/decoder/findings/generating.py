@@ -155,7 +155,7 @@ def stop_checks(device: Device) -> Html:
         counts = [figure_cell(of(device, trace)) for of in (launches, host_reads)] if trace else [None, None]
         rows.append([heading, *cells, *counts])
     head = ["stop check", "time of a token", "launches", "copies to the CPU"]
-    return table("A token of generate, by its stop check", head, rows)
+    return table("Time of a token in generate, by stop check", head, rows)
 
 
 FIGURES: Mapping[str, Measure] = {

@@ -234,7 +234,7 @@ def ladder_table(device: Device) -> Html:
         "rate of reading",
         "share of the highest rate",
     ]
-    return table("One token, by loop", head, rows)
+    return table("Launches, kernels and time of one token, by loop", head, rows)
 
 
 def _row(device: Device, name: str, token: Figure, counts: Sequence[Figure | None]) -> list[Cell]:

@@ -134,8 +134,8 @@ BOUNDARIES = Computation(
     "{decoder.floor_us} of reading, and {decoder.joined_kernels} boundaries of {decoder.boundary_us}.",
     "Add one boundary for each kernel to the floor.",
     {
-        "decoder.boundaries_us": "your result is the boundaries alone.",
-        "decoder.floor_us": "your result is reading alone.",
+        "decoder.boundaries_us": "your result is the time of the boundaries alone.",
+        "decoder.floor_us": "your result is the time of reading alone.",
     },
 )
 
@@ -191,7 +191,9 @@ def models(device: Device) -> Html:
         "power",
         "energy of a token",
     ]
-    return table("A token of two models, when each loop runs alone for seconds", head, rows, text_columns=2)
+    return table(
+        "Time and energy of a token, when each loop of two models runs alone for seconds", head, rows, text_columns=2
+    )
 
 
 def _model_cells(device: Device, experiment: str, rung: str, shape: Shape) -> list[Cell]:

@@ -98,7 +98,7 @@ def int8_floor(device: Device) -> Figure:
 
 
 HALF = Computation(
-    "How long does reading the codes and scales in int8 take?",
+    "How long does the GPU take to read the codes and scales in int8?",
     "decoder.int8_floor_us",
     "{decoder.int8_bytes} at {decoder.read_rate}.",
     "Divide the bytes of the codes and scales by the rate of reading.",

@@ -36,9 +36,9 @@ def kernels(device: Device) -> Html:
     head = [
         "kernel",
         "number",
-        "time of all",
+        "time of all kernels",
         "share of GPU time",
-        "time of each",
+        "time of one kernel",
         "bytes of weights",
         "rate of reading",
         "share of the highest rate",

@@ -114,7 +114,7 @@ def table_of_prompts(device: Device) -> Html:
         "time of multiplying alone",
         "share of a large product's rate",
     ]
-    return table("Prompts by their number of tokens", head, rows)
+    return table("Time of a prompt, by number of tokens", head, rows)
 
 
 def kinds_bars(device: Device) -> Html:

@@ -108,14 +108,14 @@ def reads_as_it_copies(device: Device) -> Figure:
 
 
 READING = Computation(
-    "How long does reading the bytes of a token take?",
+    "How long does the GPU take to read the bytes that a token needs?",
     "decoder.floor_us",
     "{decoder.read_weight_bytes} of weights and {decoder.read_cache_bytes} of cache, at {decoder.read_rate}.",
-    "Add the bytes that a token reads, and divide by the rate of reading. Three digits are enough.",
+    "Add the bytes that a token needs, and divide by the rate of reading. Three digits are enough.",
     {
-        "decoder.floor_with_embedding": "your result counts the whole input embedding, but a token reads only one row.",
+        "decoder.floor_with_embedding": "your result counts the whole input embedding, but the GPU reads only one row.",
         "decoder.floor_without_head": "your result leaves out the output head, a matrix as large as the embedding.",
-        "decoder.floor_at_copy": "your result uses the rate of a copy, but a token writes next to nothing.",
+        "decoder.floor_at_copy": "your result uses the rate of a copy, but the GPU writes almost nothing.",
     },
 )
 
@@ -123,7 +123,7 @@ READING = Computation(
 def given(device: Device) -> Html:
     """What a token of the smaller model reads, and the rates of this GPU."""
     numbers = f"{SMALL.weights:,} numbers of 2 bytes"
-    row = f"{SMALL.vocab:,} x {SMALL.dim:,} numbers, of which a token reads one row"
+    row = f"{SMALL.vocab:,} x {SMALL.dim:,} numbers, of which a token needs one row"
     head = SMALL.dim // SMALL.heads
     kept = f"2 x {SMALL.layers} layers x {SMALL.kv_heads} heads x {head} numbers of 2 bytes"
     rows = [
@@ -133,10 +133,10 @@ def given(device: Device) -> Html:
         ["earlier tokens", "a prompt of 512 tokens, and half of an answer of 32 tokens", f"{CONTEXT:,}"],
         [
             "highest rate of reading",
-            "measured: the faster of a sum and a matrix times a vector",
+            "measured: the higher rate of a sum and of a matrix times a vector",
             figure_cell(read_rate(device)),
         ],
-        ["rate of a copy", "measured, with bytes read and bytes written", figure_cell(ceiling(device, "copy"))],
+        ["rate of a copy", "measured: bytes read plus bytes written, per second", figure_cell(ceiling(device, "copy"))],
     ]
     return table(
         "Given: a decoder of 1.1 billion weights in bf16", ["quantity", "how we get it", "amount"], rows, text_columns=2

@@ -85,11 +85,11 @@ def products_floor(device: Device) -> Figure:
 
 
 PRODUCTS = Computation(
-    "How long must the matrix products take?",
+    "How long do the matrix products take at the rate of a large product?",
     "training_step.products_floor_us",
     "Six FLOPs for each weight and token, at {training_step.product_rate}.",
     "Multiply weights by tokens by six, and divide by the rate.",
-    {"training_step.products_forward_us": "that is forward alone. Backward has twice as many products."},
+    {"training_step.products_forward_us": "that is the time of forward alone. Backward has twice as many products."},
 )
 
 
@@ -195,7 +195,12 @@ def owners(device: Device) -> Html:
                 ]
             )
     head = ["kernel", "phase", "operator, module and line", "GPU time"]
-    return table("The ten longest kernels of different names, and where they are launched", head, rows, text_columns=3)
+    return table(
+        "The ten longest kernels with different names, and the code that launches them",
+        head,
+        rows,
+        text_columns=3,
+    )
 
 
 def memory(device: Device) -> Html:
@@ -215,7 +220,7 @@ def memory(device: Device) -> Html:
         cells = (format_value(held[-1], "bytes"), format_value(max(held), "bytes")) if held else (None, None)
         rows.append([code(name), *cells])
     return table(
-        "GPU memory allocated in one healthy step", ["phase", "at the end of the phase", "at most in the phase"], rows
+        "GPU memory allocated in one healthy step", ["phase", "at the end of the phase", "highest in the phase"], rows
     )
 
 
