@@ -62,7 +62,7 @@ def layouts(device: Device) -> Html:
         times = (figure_cell(device[each].at(**point.parameters).time()) for each in (LINEAR, PLAIN))
         rows.append([name, *times, figure_cell(ratio)])
     head = ["M x K x N", "x @ weight.t()", "x @ w", "x @ w over x @ weight.t()"]
-    return table("Products alone in two layouts, in interleaved timing", head, rows)
+    return table("Matrix products with the weight in two layouts, in interleaved timing", head, rows)
 
 
 @claim("D6", at_least(1.02), scope="timing")
@@ -171,7 +171,13 @@ def _probed_rows(columns: Sequence[Samples], prefix: str = "") -> list[list[Cell
 def profiled(device: Device) -> Html:
     """The times of a small step before and after the first profiler session of its process."""
     rows = _probed_rows([device[PROFILED].data[when] for when in ("first", "again", "after")])
-    head = ["kind of time", "before the profile", "before, again", "after the profile", "after over before, again"]
+    head = [
+        "kind of time",
+        "before the profile",
+        "before the profile, second time",
+        "after the profile",
+        "after the profile / second time before",
+    ]
     return table("Times of a small step before and after a profile, in one process", head, rows)
 
 
@@ -183,7 +189,7 @@ def shared(device: Device) -> Html:
     ]
     return table(
         "Two steps alone, and with a second process on the GPU",
-        ["step and kind of time", "alone", "shared", "shared over alone"],
+        ["step and kind of time", "alone", "shared", "shared / alone"],
         rows,
     )
 
@@ -209,7 +215,7 @@ def processes(device: Device) -> Html:
     for name, step in STEPS.items():
         cells = (figure.text for kind in ("interleaved", "enqueue") for figure in apart(device, step, kind))
         rows.append([name, *cells])
-    head = ["step", "GPU: processes apart", "quartiles apart", "enqueue: processes apart", "quartiles apart"]
+    head = ["step", "GPU: spread of processes", "of quartiles", "enqueue: spread of processes", "of quartiles"]
     return table("How far medians of three processes, and quartiles within one process, are apart", head, rows)
 
 

@@ -74,7 +74,8 @@ def _h100_table(device: Device) -> Html:
         ]
         rows.append([name, f"{round(tokens, -2):,.0f}", *times, figure_cell(gain_at(device, arithmetic, tokens))])
     head = ["", "tokens", "Linear", "GELU", "block", "fused block", "speedup"]
-    caption = f"The article's times on an H100, and our times on the {device.short_name} where the Linear takes as long"
+    ours = f"our times on the {device.short_name} where the Linear takes the article's time"
+    caption = f"The article's times on an H100, and {ours}"
     pairs = note(
         "Each speedup is a median over pairs of times, so it can differ from the ratio of the two times next to it."
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 LABELS: Mapping[str, str] = {
-    "FC23": "CPU time saved by two kernels",
+    "FC23": "CPU time that two fused kernels save",
     "O-P13": "kernels saved by compiling",
     "RG18": "launches saved by fusing a stack of Linears",
     "FC25": "shapes where fusing is a fifth faster",
@@ -19,14 +19,14 @@ LABELS: Mapping[str, str] = {
     "FC8": "kernels of the MLP's products",
     "FC35": "speedup with a tensor beyond the L2 cache",
     "TM18": "speedup of a step under autocast",
-    "FC48": "these kernels' share of the step",
-    "FC12": "compiled peak memory over eager's",
+    "FC48": "share of the step in kernels near the bandwidth",
+    "FC12": "compiled peak memory over eager's peak memory",
     "FC1": "kernels, and the fused kernel's name",
     "FC52": "operators without GPU work",
-    "FC51": "GPU's idle share",
+    "FC51": "share of the time in which the GPU idles",
     "FC2": "size of a tensor with this shape",
     "FC3": "memory traffic saved",
-    "FC43": "writes saved",
+    "FC43": "bytes whose writing is saved",
     "FC44": "shape of the MLP's input",
     "FC45": "pointwise kernels' share of the saved time",
     "FC38": "compiled energy over eager's energy",
@@ -34,14 +34,14 @@ LABELS: Mapping[str, str] = {
     "FC21": "time of Liger's kernel",
     "FC37": "kernel's share of its forward's time",
     "K3": "time of Liger's kernel over Inductor's",
-    "FC39": "largest difference between answers",
+    "FC39": "largest difference between the results",
     "FC11": "kernels compiled at the first call",
     "FC10": "compilations of Liger's kernel",
     "FC53": "blocks and rows of a launch",
     "FC54": "guard lookups without a change",
-    "FC9": "new sizes that compile",
-    "FC40": "time for any size over time for one size",
-    "FC5": "difference from float64",
+    "FC9": "new sizes that cause a compilation",
+    "FC40": "time if compiled for any size, over time if compiled for one size",
+    "FC5": "difference from the result in float64",
     "FC50": "widths that each Linear reads and writes",
     "FC4": "tensors moved, eager and fused",
     "FC46": "the smaller of the two speedups",
@@ -56,7 +56,7 @@ LABELS: Mapping[str, str] = {
     "FC32": "share of the block's time saved",
     "TM58": "free share of reserved memory in segments",
     "TM53": "non-releasable share of a fragmented segment",
-    "TM54": "counted in the profiler's table",
+    "TM54": "what the profiler's table counts",
 }
 """Claim of an article -> what its value is."""
 POST_CLAIMS = (
@@ -64,4 +64,4 @@ POST_CLAIMS = (
     *("L1", "L5", "L8", "L11", "L12", "M1", "M2", "M3", "M4", "M5", "M7", "M8", "M9", "M11", "M12", "K2", "K4"),
     *("A1", "A2", "A3", "A4", "A9", "A11"),
 )
-"""Figures on which the posts rest their conclusions."""
+"""Numbers on which the posts base their conclusions."""

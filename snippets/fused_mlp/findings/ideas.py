@@ -126,7 +126,7 @@ def tuned_table(device: Device) -> Html:
         times = tuned(device, part)
         fastest = min(times.values())
         rows += [[heading, name, format_value(us, "us"), format_value(us / fastest, "x")] for name, us in times.items()]
-    caption = "Tuning's candidates at the series' shape. The time of a forward contains gate and up"
+    caption = "Tuning's candidates at the series' shape. The time of a forward includes gate and up"
     return table(caption, ["part", "candidate", "median time", "time / time of the fastest"], rows, text_columns=2)
 
 

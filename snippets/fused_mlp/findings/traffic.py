@@ -255,8 +255,8 @@ def floors(device: Device) -> Html:
         moved = measure(device)
         measured = figure_cell(device[MEASURED[heading]].time()) if heading in MEASURED else None
         rows.append([heading, moved.text, floor_us(device, moved).text, arithmetic_us(device).text, measured])
-    caption = "Floors of one forward at the rates of a large copy and a large product, and the interleaved time"
-    return table(caption, ["", "bytes", "time of the bytes as a copy", "time of the arithmetic", "measured time"], rows)
+    caption = "The two floors of one forward (the least expected times), and its interleaved time"
+    return table(caption, ["", "bytes", "floor for the bytes", "floor for the arithmetic", "measured time"], rows)
 
 
 def generated_kernel(device: Device) -> Html:

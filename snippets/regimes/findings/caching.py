@@ -122,7 +122,9 @@ def cache_table(device: Device) -> Html:
         rates = (op_rate(device, op, tokens, when) for op in OPS for when in ("after", "flushed"))
         rows.append([f"{tokens:,}", Figure(gelu_bytes(tokens) / 2, "bytes").text, *map(figure_cell, rates)])
     headings = [f"{name}, {when}" for name in OPS.values() for when in ("right after", "from memory")]
-    caption = f"Rates right after the product and from memory (a large copy reaches {copy_rate(device).text})"
+    caption = (
+        f"Rates of GELU and a negation, after the product and from memory (a large copy: {copy_rate(device).text})"
+    )
     return table(caption, ["tokens", "input", *headings], rows)
 
 

@@ -101,8 +101,8 @@ def compile_table(device: Device, subject: str) -> Html:
                 str(len(seen["calls"])),
             ]
         )
-    head = ["mode", "time, empty caches", "time, full caches", "graphs", "guards", "calls in the code"]
-    return table(f"Time to compile {TITLES[subject]}, and the result", head, rows)
+    head = ["mode", "time, empty caches", "time, full caches", "graphs", "guards", "calls in the generated code"]
+    return table(f"Time to compile {TITLES[subject]}, and calls in the generated code", head, rows)
 
 
 @claim("RG30", equals(True))

@@ -125,7 +125,7 @@ def tuned_table(device: Device) -> Html:
                 times = [fastest(products[index], triton) for triton in (False, True)]
                 cells = [f"{format_value(us, 'us')}, {kernel}" for kernel, us in times]
                 rows.append([title, name, "no" if mode == TUNED else "yes", *cells])
-    head = ["module", "product", "CUDA graphs", "fastest of cuBLAS", "fastest of Triton"]
+    head = ["module", "product", "CUDA graphs", "fastest kernel of cuBLAS", "fastest kernel of Triton"]
     return table("The fastest kernels of each product, as max-autotune timed them", head, rows, text_columns=3)
 
 

@@ -251,7 +251,7 @@ def against_article(device: Device) -> Html:
         rows.append([heading, *launched, *saved])
     counted = [f"launches, {SIZES[size]:,} tokens" for size in ("small", "large")]
     head = ["remedy", *counted, *(f"time from Python, {tokens:,} tokens" for tokens in SIZES.values())]
-    return table("Savings of each remedy compared with eager: less than zero is a loss", head, rows)
+    return table("What each remedy saves compared with eager (a number below zero is a loss)", head, rows)
 
 
 def remedy_bars(device: Device, size: str) -> Html:

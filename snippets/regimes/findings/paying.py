@@ -40,10 +40,10 @@ from snippets.regimes.findings.compiling import (
 
 NEVER = "never"
 ADVICE: Mapping[str, str] = {
-    "default": "operators can fuse, you wait for the GPU, and the shapes are few",
-    "dynamic": "operators can fuse, you wait for the GPU, and lengths vary from call to call",
+    "default": "Inductor can fuse operators, you wait for the GPU, and the shapes are few",
+    "dynamic": "Inductor can fuse operators, you wait for the GPU, and lengths vary from call to call",
     "reduce-overhead": "you wait for the CPU, and the shapes are few",
-    "max-autotune-no-cudagraphs": "you wait for the GPU, calls are very many, and this mode is faster than the default",
+    "max-autotune-no-cudagraphs": "you wait for the GPU, the calls are very many, and the default mode is slower",
     "max-autotune": "you wait for the CPU, and this mode is faster than reduce-overhead",
 }
 """Mode -> when to use it."""

@@ -129,7 +129,7 @@ def test_a_tally_counts_every_claim_once(device: AlteredDevice) -> None:
 def test_a_statement_has_the_verdicts_of_every_device(device: AlteredDevice) -> None:
     text = Markup(facts.article(device, "1minai", *STATEMENTS[DEEP_DIVE])).text
     assert "1minai: what the article says, and what we measured" in text
-    assert "CPU time saved by two kernels" in text
+    assert "CPU time that two fused kernels save" in text
     assert "no verdict" in text
     assert "read, not measured" in text
     assert 'id="claim-fc23"' in facts.article(device, "1minai", *STATEMENTS[DEEP_DIVE])

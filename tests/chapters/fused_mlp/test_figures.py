@@ -63,7 +63,7 @@ replace = msgspec.structs.replace
 
 PIECES: Mapping[str, tuple[Callable[[Device], Html], tuple[str, ...]]] = {
     "traffic": (traffic.forward_traffic, ("What one forward has to move", "GELU's result, out and back")),
-    "floors": (traffic.floors, ("as a copy", "two fused kernels")),
+    "floors": (traffic.floors, ("floor for the bytes", "two fused kernels")),
     "linear": (
         lambda device: first_kernels.linear_compared(device, 64),
         ("A Linear with GELU, 64 rows", "cuBLAS's epilogue"),
