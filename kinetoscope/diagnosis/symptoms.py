@@ -53,7 +53,7 @@ GAPS = Branch(
             "On the CPU, operators and launches follow each other without a pause. The GPU runs short kernels with "
             "gaps.",
             "Launch fewer kernels: compile, or use CUDA graphs, a fused optimizer or a larger batch. In transformers, "
-            'pass `cache_implementation="static"` to `generate`. A faster kernel doesn\'t shorten such a step.',
+            'pass `cache_implementation="static"` to `generate`. A faster kernel doesn\'t shorten the step.',
             "training_step_faults/#thousands-of-tiny-kernels",
             ("launch-bound", "optimizer-loop", "small-copies", "tiny-kernels", "tiny-operators"),
             also=("decoder/#who-waits", "decoder/#ladder"),
@@ -63,7 +63,7 @@ GAPS = Branch(
             "The CPU waits for the GPU",
             "The CPU is in a synchronize call or a blocking copy: `.item()`, `print(loss)`, or `.to()` from pageable "
             "memory.",
-            "Read losses and other values only every hundredth step. Copy inputs from pinned memory with "
+            "Read losses and metrics only every hundredth step. Copy inputs from pinned memory with "
             "`non_blocking=True`.",
             "training_step_faults/#item-in-every-step",
             ("exposed-copies", "gpu-bubbles", "host-reads", "pageable-copies", "sync-in-step"),

@@ -111,7 +111,7 @@ def journey(device: Device, experiment: str, caption: str = "") -> Html:
     rows: list[Sequence[Cell]] = []
     for op in kernel.op.chain if kernel.op else ():
         kind = "annotation" if op.is_annotation else "operator"
-        tie = f"External id {op.external_id}" if op is kernel.op else "time, which encloses the next row"
+        tie = f"External id {op.external_id}" if op is kernel.op else "its time encloses the time of the next row"
         rows.append([code(op.name), f"{kind}, CPU", tie, *_times(step, op)])
     if kernel.launch:
         tie = f"External id {kernel.launch.external_id}, correlation {kernel.launch.correlation}"

@@ -18,7 +18,7 @@ MATH, NAIVE = "attention/math", "attention/naive"
 EFFICIENT_KERNEL = "1 kernel: fmha_cutlassF_bf16_aligned_64x64_rf_sm80"
 SERIES_CUDNN = "cudnn_generated_fort_native_sdpa_sm80_flash_fprop_wmma_f16_knob_6_128x64x64_4x1x1_cga1x1x1_kernel0_0"
 CUDNN_OF_SM80 = r"1 kernel: cudnn_\w+_sdpa_sm80_flash_fprop_wmma_\w+"
-ROW_CHECK = "looking for rows without a key"
+ROW_CHECK = "looking for rows without a visible key"
 PURPOSES = {
     "aten::bmm": "the two products",
     "aten::_softmax": "softmax",
@@ -183,7 +183,7 @@ def purposes_table(device: Device) -> Html:
     by_time = sorted(math, key=lambda name: -math[name][1])
     rows: list[Sequence[Cell]] = [[name, *_cells(naive.get(name)), *_cells(math.get(name))] for name in by_time]
     rows.append(["all", *_cells(_sum(naive)), *_cells(_sum(math))])
-    head = ["", "naive, count", "naive, time", "math, count", "math, time"]
+    head = ["", "naive, number", "naive, time", "math, number", "math, time"]
     return table("Kernels and copies of one forward, by purpose", head, rows)
 
 

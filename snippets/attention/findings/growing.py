@@ -256,7 +256,7 @@ def climbing(device: Device) -> Html:
     for heading in ("cuDNN", "naive"):
         timed = [tokens for tokens in lengths.data if lengths.is_timed(heading, tokens)]
         points |= {f"{heading}, {each:,} tokens": lengths.point(heading, each) for each in (min(timed), max(timed))}
-    caption = "Shortest and longest sequences, heads of 64 numbers: FLOP/s over FLOP per byte that must move"
+    caption = "Shortest and longest sequences, with heads of 64 numbers: FLOP/s, by FLOP per byte that must move"
     return roofline_of(device, points, caption, ceilings=device[FLASH].recording.ceilings)
 
 

@@ -141,7 +141,7 @@ def footprints(device: Device) -> Html:
         name = heading if has_one else f"{heading}, first product"
         takes = (threads, registers, f"{shared_bytes:,}", fits["registers"], fits.get("shared memory"))
         rows.append([name, *takes, computed, profiled])
-    head = ["", "threads", "registers of a thread", "shared bytes", "blocks that fit by registers"]
+    head = ["", "threads", "registers of a thread", "bytes of shared memory", "blocks that fit by registers"]
     head += ["blocks that fit by shared memory", "occupancy", "profiler's estimate"]
     return table("Resources of one block, how many blocks fit on a multiprocessor, and the occupancy", head, rows)
 

@@ -169,7 +169,7 @@ def wide_errors(device: Device) -> Html:
     errors = {heading: [sweep.error(heading, 1024) for sweep in sweeps] for heading in ("naive", "compiled", "cuDNN")}
     rows = [[heading, *(f"{error:.2e}" for error in pair)] for heading, pair in errors.items()]
     return table(
-        "Relative error against float64, 1024 tokens", ["", "heads of 64 numbers", "heads of 128 numbers"], rows
+        "Relative error against float64, with 1024 tokens", ["", "heads of 64 numbers", "heads of 128 numbers"], rows
     )
 
 

@@ -185,7 +185,7 @@ def rooflines(device: Device) -> Html:
         for name, run in runs.items()
     }
     ceilings = [ceiling for run in runs.values() for ceiling in run.recording.ceilings]
-    caption = "One forward: useful FLOP/s, over useful FLOP per byte that its kernels move"
+    caption = "Useful FLOP/s of one forward, by useful FLOP per byte that its kernels move"
     return roofline_of(device, points, caption, ceilings=ceilings)
 
 

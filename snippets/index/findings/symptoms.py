@@ -90,7 +90,7 @@ def _memory(device: Device) -> Html:
     peaks = sorted((tokens, 0 if "stopped" in each else each["peak_bytes"]) for tokens, each in naive.items())
     texts = [format_value(peak, "bytes") if peak else "out of memory" for _, peak in peaks]
     rows = [(f"{tokens:,} tokens", peak, text) for (tokens, peak), text in zip(peaks, texts, strict=True)][-4:]
-    return bar_rows(rows, described="Peak memory of attention written out, by the length of the sequence", kind="whole")
+    return bar_rows(rows, described="Peak memory of naive attention, by the length of the sequence", kind="whole")
 
 
 PICTURES: Mapping[str, Picture] = {

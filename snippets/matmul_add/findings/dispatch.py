@@ -264,7 +264,9 @@ def stacks(device: Device) -> Html:
         "x and b stacked": "matmul_add/stacked_input",
     }
     counts = {"operators": "ops_per_step", "CUDA calls": "cuda_calls_per_step", "kernels": "kernels_per_step"}
-    listed = comparison_table(device, ways, "Counts per step: one matrix, and stacks of eight", quantities=counts)
+    listed = comparison_table(
+        device, ways, "Operators, calls and kernels per step: one matrix, stacks of eight", quantities=counts
+    )
     trees = (details(f"Operators: {way}", dispatch_tree(device, ways[way])) for way in list(ways)[1:])
     return Html(listed + "".join(trees))
 

@@ -234,7 +234,7 @@ def first_kept(device: Device) -> Html:
         for process, run in runs.items()
         for step in run.steps[:2]
     }
-    caption = "The first two kept steps, in a new process (cold) and in one that ran three steps before (warmed)"
+    caption = "The first two kept steps, in a new process (cold) and in a process that already ran three steps (warmed)"
     return draw_steps(steps, caption, ident=chart_id("timeline", device, caption))
 
 

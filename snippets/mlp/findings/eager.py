@@ -245,7 +245,7 @@ def after_idle(device: Device) -> Html:
         [f"{cycles:,}", *cells]
         for cycles, *cells in zip(device["mlp/after_idle"].data["cycles"], *columns, strict=True)
     ]
-    head = ["cycles that a thread spins before up", *(f"up after {title}" for title in works.values())]
+    head = ["cycles that a thread spins before the product up", *(f"up after {title}" for title in works.values())]
     return table("Time of the product up after an idle gap, in the profile of a CUDA graph", head, rows)
 
 

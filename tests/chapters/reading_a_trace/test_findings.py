@@ -70,8 +70,8 @@ def test_the_journey_of_a_kernel(device: Device) -> None:
     assert "<caption>From annotation to kernel: mlp/eager, ProfilerStep#3</caption>" in html
     assert cells(html) == [
         ["name", "kind and lane", "linked by", "start in the step", "duration"],
-        ["ProfilerStep#3", "annotation, CPU", "time, which encloses the next row", "0 µs", "100 µs"],
-        ["mlp_fwd", "annotation, CPU", "time, which encloses the next row", "5.00 µs", "80.0 µs"],
+        ["ProfilerStep#3", "annotation, CPU", "its time encloses the time of the next row", "0 µs", "100 µs"],
+        ["mlp_fwd", "annotation, CPU", "its time encloses the time of the next row", "5.00 µs", "80.0 µs"],
         ["aten::mm", "operator, CPU", "External id 20", "10.0 µs", "60.0 µs"],
         ["cudaLaunchKernel", "CUDA call, CPU", f"External id None, correlation {correlation}", "20.0 µs", "2.00 µs"],
         ["gemm", "kernel, stream 7", f"External id 20, correlation {correlation}", "70.0 µs", "10.0 µs"],
