@@ -217,7 +217,7 @@ def _reached(definitions: Mapping[str, Any], name: str) -> set[str]:
 
 def _key_table(caption: str, definition: Mapping[str, Any]) -> Html:
     rows: list[list[Cell]] = [
-        [code(key), type_text(value), with_code(value.get("description", ""))]
+        [Html(code(key).replace("_", "_<wbr>")), type_text(value), with_code(value.get("description", ""))]
         for key, value in definition["properties"].items()
     ]
     return table(caption, ["key", "type", "meaning"], rows, text_columns=3)

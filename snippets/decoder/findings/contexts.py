@@ -165,7 +165,7 @@ def opening(device: Device) -> Html:
     """One layer's attention behind 1,024 and 8,192 tokens, by the kind of cache."""
     groups = {
         heading: {
-            f"after {int(tokens):,} tokens": timing_of_samples(entry(device, CACHES, tokens, kind, "us"))
+            f"{int(tokens):,} tokens": timing_of_samples(entry(device, CACHES, tokens, kind, "us"))
             for tokens in sorted(device[CACHES].data, key=int)
         }
         for kind, heading in KINDS.items()

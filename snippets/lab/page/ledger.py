@@ -108,14 +108,18 @@ def _measured_on(verdict: Verdict) -> str:
     )
 
 
-def claims_table(device: Device, chapter: str = "", *, statuses: Sequence[str] = ()) -> Html:
-    """The ledger of one device, of one chapter, or only the verdicts with one of `statuses`.
+def claims_table(device: Device, chapter: str = "", *, statuses: Sequence[Status] = ()) -> Html:
+    """The ledger of one device, of one chapter, or only the verdicts with one of `statuses`; a sentence if it is empty.
 
     Omits the reasons, which are on the chapter's page beside the verdicts.
     """
     judged = [judge(claim, of, device) for of, claim in all_claims().values() if chapter in ("", of)]
     rows = [_row(verdict) for verdict in judged if not statuses or verdict.status in statuses]
-    caption = f"Claims{f' of {chapter}' if chapter else ''} on {device.short_name}"
+    of_chapter = f" of {chapter}" if chapter else ""
+    if not rows:
+        verb = " or ".join(COUNTED[status][0] for status in statuses) or "is made"
+        return Html(f"<p>{escape(f'On the {device.short_name}, no claim{of_chapter} {verb}.')}</p>")
+    caption = f"Claims{of_chapter} on {device.short_name}"
     return table(caption, HEAD, rows, text_columns=len(HEAD), has_own_layout=True)
 
 

@@ -6,7 +6,7 @@ import importlib
 import inspect
 from types import FunctionType
 
-from kinetoscope.html import Cell, Html, code, table
+from kinetoscope.html import Cell, Html, code, table, with_code
 from snippets.lab.finding.device import Device
 
 DEVICE = "device"
@@ -32,9 +32,15 @@ def _functions(room: str) -> list[FunctionType]:
 
 def _listed(caption: str, result: str, functions: list[FunctionType]) -> Html:
     rows: list[list[Cell]] = [
-        [code(function.__name__), code(_signature(function), 200), _first_sentence(function)] for function in functions
+        [_breaking(code(function.__name__)), code(_signature(function), 200), with_code(_first_sentence(function))]
+        for function in functions
     ]
     return table(caption, ["function", "arguments", result], rows, text_columns=3)
+
+
+def _breaking(name: Html) -> Html:
+    """A name that breaks after an underscore, not before its last letter."""
+    return Html(name.replace("_", "_<wbr>"))
 
 
 def _is_piece(function: FunctionType) -> bool:

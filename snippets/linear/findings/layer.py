@@ -283,12 +283,11 @@ def new_strides_table(device: Device) -> Html:
     """A compiled layer with two inputs of one shape and different strides."""
     data = device["linear/new_strides"].data
     rows: list[list[Cell]] = [
-        *([str(tuple(strides)), count] for strides, count in zip(data["strides"], data["graphs"], strict=True)),
-        ["error raised", data["raised"] or None],
+        *(
+            [f"graphs compiled after strides {tuple(strides)}", count]
+            for strides, count in zip(data["strides"], data["graphs"], strict=True)
+        ),
+        ["error raised", data["raised"] or "none"],
         ["largest difference from eager", f"{data['largest_difference']:g}"],
     ]
-    return table(
-        "The compiled layer, called with two inputs of the same shape",
-        ["strides of the input", "graphs compiled so far"],
-        rows,
-    )
+    return table("The compiled layer, called with two inputs of the same shape", ["result", "value"], rows)

@@ -188,7 +188,8 @@ FIGURES = {
 def generated(device: Device) -> Html:
     """The lines of Inductor's code that launch GPU work."""
     lines = device["matmul_add/generated_code"].data["calls"]
-    return Html(f"<pre><code>{escape(chr(10).join(map(str, lines)))}</code></pre>")
+    code = f"<pre><code>{escape(chr(10).join(map(str, lines)))}</code></pre>"
+    return Html(f'<div class="language-text highlight">{code}</div>')
 
 
 race = partial(race_table, variants={way: f"matmul_add/{name}_4096" for way, name in list(WAYS.items())[:2]})

@@ -201,7 +201,7 @@ def _times_chosen(device: Device, trial: str, launch: Launch) -> str:
 def choices(device: Device) -> Html:
     """The fused kernel's time under each configuration that Inductor chose, and Liger's; then each trial."""
     groups = {
-        f"{config_name(device, launch)}: {_times_chosen(device, 'default', launch)}, with room "
+        f"{config_name(device, launch)}: {_times_chosen(device, 'default', launch)}, room "
         f"{_times_chosen(device, 'room', launch)}": {"Inductor": timing}
         for launch, timing in draws(device).items()
     }

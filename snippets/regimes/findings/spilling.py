@@ -129,7 +129,8 @@ def machine_code(device: Device) -> Html:
 
 
 def _lines(texts: Sequence[str]) -> str:
-    return f'<pre data-search-exclude><code tabindex="0">{escape(chr(10).join(texts))}</code></pre>'
+    code = f"<pre><code>{escape(chr(10).join(texts))}</code></pre>"
+    return f'<div class="language-text highlight" data-search-exclude>{code}</div>'
 
 
 @claim("RG50", equals(True), scope="this-gpu")

@@ -61,7 +61,7 @@ PIECES: Mapping[str, tuple[Callable[[Device], Html], tuple[str, ...]]] = {
     "choices": (
         choices.choices,
         (
-            "1024 elements to 128 threads: 1 of 4, with room 2 of 2",
+            "1024 elements to 128 threads: 1 of 4, room 2 of 2",
             "default 2 1024 elements to 128 threads 40.0 µs 1024 elements, 4 warps",
         ),
     ),

@@ -141,7 +141,8 @@ def test_the_part_of_a_chapter(book: Book, device: Device) -> None:
     content = claims_table(device)
     assert "<caption>Claims on SAMPLE</caption>" in content
     assert len(rows(content)) == 3
-    assert rows(claims_table(device, "linear")) == []
+    assert claims_table(device, "linear") == "<p>On the SAMPLE, no claim of linear is made.</p>"
+    assert "no claim of mlp is inconclusive." in claims_table(device, "mlp", statuses=["inconclusive"])
     assert "<caption>Claims of mlp on SAMPLE</caption>" in claims_table(device, "mlp")
     assert rows(claims_table(device, "mlp", statuses=["differs"])) == [
         ["M2", "≠ differs", "Five kernels.every-gpu", "none, the claim is ours", "4"],
