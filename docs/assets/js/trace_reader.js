@@ -64,7 +64,7 @@
     input.onchange = () => read([...input.files]);
     const choose = make("label", { className: "first" }, "Choose files", input);
     const what = make("p", {}, make("code", {}, "trace.json"), " or ", make("code", {}, ".json.gz"));
-    what.append(` of torch.profiler, up to ${size(LIMIT_BYTES)} unpacked. To compare, choose two traces. Of a job, choose the traces of all ranks.`);
+    what.append(` of torch.profiler, up to ${size(LIMIT_BYTES)} unpacked. Choose two traces to compare them, or the traces of all ranks of a job.`);
     const parts = [make("strong", {}, INVITATION), what, choose];
     if (sample) parts.push(make("p", {}, "or ", button("try a trace of this book", () => readSample(sample))));
     const promise = make("p", {}, make("b", {}, "Your trace stays on this machine."));
@@ -105,7 +105,7 @@
     if (bytes <= LIMIT_BYTES) return null;
     return [
       `Too large for a browser: ${size(bytes)} unpacked.`,
-      `The limit is ${size(LIMIT_BYTES)}. Use the command below in a terminal to get the same report, or record fewer steps.`,
+      `The limit is ${size(LIMIT_BYTES)}. In a terminal, the command below writes the same report. Or record fewer steps.`,
     ];
   }
 
@@ -250,7 +250,7 @@
     listen();
   } else if (missing) {
     missing.textContent = files
-      ? "This browser cannot run WebAssembly, which the trace reader on this page needs."
-      : "This copy of the site was built without Python for browsers. If npm is installed, make docs adds Python for browsers.";
+      ? "This page needs WebAssembly, which this browser cannot run."
+      : "This copy of the site was built without Python for browsers: make docs adds it where npm is installed.";
   }
 })();
