@@ -1,5 +1,5 @@
-// What the theme leaves undone: the address of this site in shell lines that install from it; names for its search, its notes within code and the buttons of code; a way on below the
-// results of a search for those who do not find what they seek; no typical heights above a link's section.
+// What the theme leaves undone: this site's address in shell lines; names for its search, notes and code buttons; a way
+// on below the results of a search; no typical heights above a link's section.
 (() => {
   if (location.hash) document.documentElement.classList.add("jumped");
   addEventListener("load", () => {
