@@ -54,7 +54,7 @@
     });
     const words = waits
       ? [make("span", {}, "The verdicts appear together with the answer.")]
-      : [make("span", {}, "This figure answers the question above."), button("Guess first", guess), button("Just show me", look)];
+      : [make("span", {}, "The hidden figure has the answer."), button("Guess first", guess), button("Just show me", look)];
     if (!waits && box) words.push(button("Show every answer, on all pages", all));
     lab.append(make("div", { className: "veil" }, make("p", {}, ...words)));
   };

@@ -131,8 +131,7 @@ def kept_weights(device: Device) -> Figure:
 
 @claim("SG44", at_least(1))
 def root_peak(device: Device) -> Figure:
-    """With only the root sharded, a step's peak memory is higher than with each block sharded, by at least the bytes of
-    all weights in bf16."""
+    """With only the root sharded, a step's peak memory is higher by at least the bytes of all weights in bf16."""
     return unpaired_ratio(more_held(device, "root_only", "peak"), whole_weights(device))
 
 
@@ -229,13 +228,7 @@ def memory_table(device: Device) -> Html:
         moments = [held(device, way, moment) for moment in ("state", "forward", "peak")]
         figures = [derived_state(device, way), *moments]
         rows.append([VARIANTS.get(way, "nothing"), *map(figure_cell, figures)])
-    head = [
-        "sharded",
-        "between steps, predicted",
-        "between steps, measured",
-        "end of a forward",
-        "peak of a step",
-    ]
+    head = ["sharded", "between steps, predicted", "between steps, measured", "end of a forward", "peak of a step"]
     return table("Memory that one GPU uses at three moments of a step", head, rows)
 
 
