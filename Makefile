@@ -24,9 +24,9 @@ endif
 # Wheels only, each of a hash in the lock; --no-deps, since the lock is complete (`pip check` says so afterwards).
 LOCKED = -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: --no-deps
 
-# A process for each core, of at most eight; in `make check` two more, since tests wait for browsers and servers.
+# A process for each core, of at most eight; in `make check` one more, since tests wait for browsers and servers.
 TESTS = $(PY) -m pytest --numprocesses auto --maxprocesses 8 --dist loadfile
-ALL_TESTS = $(TESTS) --numprocesses $$($(PY) -c 'import os; print(min(8, (os.cpu_count() or 1) + 2))')
+ALL_TESTS = $(TESTS) --numprocesses $$($(PY) -c 'import os; print(min(8, (os.cpu_count() or 1) + 1))')
 
 # Lint, docs and recordings at once, but not where docs may measure a GPU: then nothing else runs.
 TOGETHER = $(if $(shell command -v nvidia-smi 2>/dev/null),,--jobs=2 --output-sync=target)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -17,6 +18,8 @@ import pytest
 SITE = "tests/site/"
 VISITS = tuple(f"{SITE}test_{name}.py" for name in ("pages", "stops", "weight"))
 """These ask for what was seen on the first visit to each page."""
+READERS = ("tests/book/", "tests/mutations/", "tests/lab/page/test_timeline.py")
+"""These read all recordings of the book, which takes seconds: one process reads them for all."""
 QUICK = ("tests/book/", "tests/chapters/", "tests/lab/", "tests/tool/")
 """Whose files take seconds, unless a test in them is marked as slow."""
 
@@ -27,9 +30,13 @@ if find_spec("hypothesis"):  # some tests of the tool run without it
     settings.register_profile(
         "quick", max_examples=40, deadline=5000, derandomize=True, suppress_health_check=slow_machine
     )
-    settings.register_profile("check", settings.get_profile("quick"), max_examples=300)
+    settings.register_profile("check", settings.get_profile("quick"), max_examples=150)
     settings.load_profile("quick")  # `make check` asks for the other one
 
+
+# Tests make millions of objects that live for a test. A collection for each 700 of them, which is Python's way, takes a
+# sixth of the time of all tests and finds next to nothing.
+gc.set_threshold(50_000, 20, 50)
 
 # A thread for each process: two share the cores, and idle threads of torch spin. Torch reads it when it is imported,
 # which another conftest.py may do before any hook of this one.
@@ -52,14 +59,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """A process takes file by file, since what the tests of a file have read stays; of the site, half of the files."""
+    """A process takes file by file, since what the tests of a file have read stays; of some folders, several files."""
     from xdist.scheduler import LoadFileScheduling
 
     class Scheduling(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            if not nodeid.startswith(SITE):
-                return super()._split_scope(nodeid)
-            return "visits" if nodeid.startswith(VISITS) else SITE
+            if nodeid.startswith(SITE):
+                return "visits" if nodeid.startswith(VISITS) else SITE
+            return "readers" if nodeid.startswith(READERS) else super()._split_scope(nodeid)
 
     config.option.loadscopereorder = False  # `pytest_collection_modifyitems` has put the long ones first
     return Scheduling(config, log)

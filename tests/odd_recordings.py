@@ -10,6 +10,8 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from tests.lab.samples import BOOK
 
 PLAIN, EVERYWHERE = "ACME /opt/a11", "ACME /home/alice"
@@ -70,8 +72,8 @@ def archive(path: Path, device: str, chapters: tuple[str, ...] = ()) -> Path:
     for file in sorted((BOOK.root / BOOK.name).glob("*/*.*")):
         if not chapters or file.parent.name in chapters:
             change, packed = (trace, gzip.decompress) if file.suffix == ".gz" else (recording, bytes)
-            content = json.dumps(change(json.loads(packed(file.read_bytes())), device)).encode()
-            content = gzip.compress(content, 6, mtime=0) if file.suffix == ".gz" else content
+            content = msgspec.json.encode(change(msgspec.json.decode(packed(file.read_bytes())), device))
+            content = gzip.compress(content, 4, mtime=0) if file.suffix == ".gz" else content
             members[f"{folder}/{file.parent.name}/{file.name}"] = content
     return write(path, members)
 

@@ -7,11 +7,12 @@ chapter and a sweep not recorded; one recording disturbed; nothing accepted.
 from __future__ import annotations
 
 import gzip
-import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from msgspec.json import decode, encode
 
 from snippets.lab.recording.device import DEFAULT_DEVICE
 from snippets.lab.recording.schema import Timing
@@ -39,8 +40,8 @@ def make_up(root: Path) -> None:
         _rewrite(path, f"{path.parent.name}/{path.stem}")
     for path in target.glob("*/*.trace.json.gz"):
         name = path.name.removesuffix(".trace.json.gz")
-        content = _other_trace(json.loads(gzip.decompress(path.read_bytes())), f"{path.parent.name}/{name}")
-        path.write_bytes(gzip.compress(json.dumps(content).encode(), compresslevel=1, mtime=0))
+        content = _other_trace(decode(gzip.decompress(path.read_bytes())), f"{path.parent.name}/{name}")
+        path.write_bytes(gzip.compress(encode(content), compresslevel=1, mtime=0))
     for folder in filter(Path.is_dir, target.glob("*")):
         if not any(folder.iterdir()):
             folder.rmdir()
@@ -51,7 +52,7 @@ def _slower(name: str) -> float:
 
 
 def _rewrite(path: Path, name: str) -> None:
-    recording = json.loads(path.read_text(encoding="utf-8"))
+    recording = decode(path.read_bytes())
     recording.pop("trace_sha256", None)  # its trace is another one, too
     circumstances = recording["circumstances"]
     circumstances |= {"device": DEVICE, "compute_capability": "8.0", "multiprocessors": 108}
@@ -60,7 +61,7 @@ def _rewrite(path: Path, name: str) -> None:
         timing |= {"clock_mhz": MHZ} if "clock_mhz" in timing else {}
     if name == DISTURBED:
         recording["points"][0]["disturbed"] = "interleaved 40 us, but cold 20 us"
-    path.write_text(json.dumps(recording), encoding="utf-8")
+    path.write_bytes(encode(recording))
 
 
 def scale_timings(points: Any, factor: float) -> Iterator[dict[str, Any]]:

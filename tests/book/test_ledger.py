@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from snippets.lab.cache import start_build
 from snippets.lab.page import ledger
 from snippets.lab.page.ledger import ledger_list, status_counts
 from snippets.lab.recording.device import PROJECT
@@ -13,6 +14,7 @@ from tests.lab.samples import BOOK, Markup
 
 def test_the_books_ledger(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ledger, "all_devices", lambda root: (BOOK,))
+    start_build()
     content = ledger_list(BOOK)
     by_id = {sentence.split()[0]: parts for sentence, *parts in entries(content)}
     assert any(part.startswith("≠ differs H200: ") for part in by_id["M4"])

@@ -31,12 +31,18 @@ def _lab_sections(folder: Path) -> str:
     return "".join(f'--8<-- "{path}:{name}"\n' for path, name in marked)
 
 
-def project(folder: Path) -> Path:
+WITHOUT_BYTECODE = shutil.ignore_patterns("__pycache__")
+WITH_BYTECODE = shutil.ignore_patterns("*.pyc.*")
+"""For sources that processes run, which would compile them all again. Leaves out what another process is writing."""
+
+
+def project(folder: Path, *, runs: bool = False) -> Path:
     """The project below `folder`, without its chapters and recordings, and with pages that show nothing.
 
-    No chapter of the book can be in the way of one that a test makes, whatever their names.
+    No chapter of the book can be in the way of one that a test makes, whatever their names. A copy that `runs` has the
+    bytecode of its sources.
     """
-    ignored = shutil.ignore_patterns("__pycache__")
+    ignored = WITH_BYTECODE if runs else WITHOUT_BYTECODE
     for name in ("kinetoscope", "snippets/lab", "docs/assets", "tests/lab", "tests/tool"):
         shutil.copytree(PROJECT / name, folder / name, ignore=ignored)
     for name in ("tests/chapters", "docs/labs"):

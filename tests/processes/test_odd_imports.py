@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from snippets.lab.cache import start_build
 from snippets.lab.recording.device import DEFAULT_DEVICE
 from snippets.lab.tools.archive import unpack_archive
 from snippets.lab.tools.built_page import MACHINE_PATH, NOT_EXECUTED, TRACEBACK, Page, Reader
@@ -55,6 +56,7 @@ def test_every_part_of_the_book_is_sound(root: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("RECORDINGS", str(root))
     monkeypatch.setenv("DEVICE", "")
     faults, odd = [], Counter[str]()
+    start_build()
     for name, build in pieces():
         html = build()
         page = read(html)

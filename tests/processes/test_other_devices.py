@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.json import decode
 
+from snippets.lab.cache import start_build
 from snippets.lab.finding.book import all_claims, judge
 from snippets.lab.finding.device import Device
 from snippets.lab.page.ledger import verdict_data
@@ -61,7 +63,7 @@ def make_up(root: Path, seed: int) -> Device:
         target = root / NAME / path.parent.name / path.name
         target.parent.mkdir(parents=True, exist_ok=True)
         if path.suffix == ".gz":
-            content = json.loads(gzip.decompress(path.read_bytes()))
+            content = decode(gzip.decompress(path.read_bytes()))
             target.write_bytes(gzip.compress(json.dumps(other_trace(dice, content)).encode(), compresslevel=1))
             continue
         content = json.loads(path.read_bytes())
@@ -106,6 +108,7 @@ def test_no_recording_of_another_gpu_stops_a_page(device: Device, monkeypatch: p
     """Every piece is built for this device alone, and has no invisible character of it."""
     monkeypatch.setenv("RECORDINGS", str(device.root))
     faults = []
+    start_build()
     for name, build in pieces():
         shown = (Device(device.root, BOOK.name) if any(each in name for each in SIDE_BY_SIDE) else device,)
         for page in ("frame", "inline"):

@@ -102,14 +102,14 @@ def served_project(root: Path, output: Path, *options: str) -> Iterator[Served]:
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    root = copies.project(tmp_path_factory.mktemp("project"))
+    root = copies.project(tmp_path_factory.mktemp("project"), runs=True)
     create_chapter("rmsnorm", root)
     yield from served_project(root, tmp_path_factory.mktemp("output") / "output.txt")
 
 
 @pytest.fixture(scope="module")
 def sampled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    root = copies.project(tmp_path_factory.mktemp("project"))
+    root = copies.project(tmp_path_factory.mktemp("project"), runs=True)
     create_chapter("rmsnorm", root)
     create_chapter("softmax", root)
     yield from served_project(root, tmp_path_factory.mktemp("output") / "output.txt", "--sample", "rmsnorm")

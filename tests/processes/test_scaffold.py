@@ -32,7 +32,7 @@ print(show("claims-ledger", ledger_list))
 
 def project_with_ledger(folder: Path) -> Path:
     """A copy of the project with the page that verdicts link to."""
-    root = copies.project(folder)
+    root = copies.project(folder, runs=True)
     (root / "docs/claims.md").write_text(LEDGER, encoding="utf-8")
     config = root / "mkdocs.yml"
     nav = config.read_text(encoding="utf-8").replace(

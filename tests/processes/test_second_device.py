@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from snippets.lab.__main__ import main
+from snippets.lab.cache import end_build, start_build
 from snippets.lab.finding.accepted import accept_statuses
 from snippets.lab.finding.book import Verdict, judge_all
 from snippets.lab.finding.claim import STATUSES
@@ -64,7 +65,9 @@ def shown(root: Path) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RECORDINGS", str(root))
         patch.setenv("DEVICE", "")
+        start_build()
         yield
+        end_build()
 
 
 ACCEPT = f"python -m snippets.lab claims --accept --device {NAME}"

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from snippets.lab.recording.device import DEFAULT_DEVICE
 from tests import second_device
+from tests.lab.copies import WITH_BYTECODE
 from tests.site import serving
 from tests.site.serving import ROOT
 
@@ -22,7 +23,7 @@ def build(folder: Path, make_up: Callable[[Path], object] = second_device.make_u
     """
     root, site = folder / "project", folder / "site"
     for name in ("kinetoscope", "snippets"):
-        shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / name, root / name, ignore=WITH_BYTECODE)
     shutil.copytree(ROOT / "docs" / "assets", root / "docs" / "assets")
     shutil.copytree(PAGES, root / "docs", dirs_exist_ok=True)
     recordings = root / "docs" / "recordings"

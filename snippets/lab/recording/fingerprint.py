@@ -94,9 +94,16 @@ class MeasuredCode:
     def __init__(self, code: Code) -> None:
         self.code = code
         self._hashes: dict[Definition, str] = {}
+        self._fingerprints: dict[int, tuple[Experiment, str]] = {}
+        """By the `id` of an experiment, which is kept, so that no other one gets its `id`."""
 
     def fingerprint(self, experiment: Experiment) -> str:
-        """Hash of what an experiment reaches."""
+        """Hash of what an experiment reaches; each page asks for it, for each device."""
+        if id(experiment) not in self._fingerprints:
+            self._fingerprints[id(experiment)] = experiment, self._fingerprint(experiment)
+        return self._fingerprints[id(experiment)][1]
+
+    def _fingerprint(self, experiment: Experiment) -> str:
         names = [*DESCRIBED, *(name for name in DESCRIBED_UNLESS_DEFAULT if _is_set(experiment, name))]
         described = "".join(f"{name}={_data_text(getattr(experiment, name))};" for name in names)
         roots: list[Definition] = []

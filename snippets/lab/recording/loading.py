@@ -36,7 +36,7 @@ def load_recording(root: Path, device: str, experiment_id: str) -> Recording:
     return _load(path, stamp, experiment_id)
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=2048)
 def _paths(root: Path, device: str, experiment_id: str) -> tuple[str, str]:
     """The paths of a recording's JSON and trace. Cached: a build calls this 50,000 times."""
     chapter, _, name = experiment_id.partition("/")
@@ -60,7 +60,7 @@ def _stamp(path: str, experiment_id: str) -> Stamp | None:
     return status.st_mtime_ns, status.st_ino
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=2048)
 def _load(path: str, stamp: Stamp, experiment_id: str) -> Recording:
     name, cure = Path(path).name, _cure(experiment_id)
     try:

@@ -493,6 +493,7 @@ def test_the_protocol_counts(listed: dict[str, Experiment], tmp_path: Path, monk
     sources = write(tmp_path, BOOK)
     before = fingerprint(listed["one/layer"], sources)
     monkeypatch.setattr(module, "PROTOCOL", PROTOCOL + 1)
+    module._measured_code.cache_clear()
     assert fingerprint(listed["one/layer"], sources) != before
 
 
