@@ -1,4 +1,4 @@
-"""The number of tokens at which a step begins to hide its all-reduce: predicted from two rates, and found by a sweep."""
+"""The number of tokens at which a step begins to hide its all-reduce: predicted from two rates, and measured."""
 
 from __future__ import annotations
 
