@@ -12,12 +12,12 @@ from snippets.lab.page import show as show
 
 FIELDS = (
     ("weights", "weights, in billions", f"{LARGE.read_weights / 1e9:.2f}"),
-    ("cache", "cache of a token, in kB", f"{LARGE.cache_bytes / 1e3:.0f}"),
+    ("cache", "KV cache per token, in kB", f"{LARGE.cache_bytes / 1e3:.0f}"),
     ("batch", "texts at once", "1"),
-    ("context", "tokens so far, each text", "1024"),
+    ("context", "tokens so far, per text", "1024"),
 )
 TYPES = (("2", "bf16, fp16"), ("1", "int8, fp8"), ("0.5", "int4"), ("4", "float32"))
-FORMULA = "floor = (weights × bytes of a weight + texts × tokens × cache of a token) / rate of reading"
+FORMULA = "floor = (weights × bytes per weight + texts × tokens × KV cache per token) / rate of reading"
 
 
 def calculator(device: Device) -> Html:
@@ -36,7 +36,7 @@ def calculator(device: Device) -> Html:
         f'<option value="{rate / 1e12:.3f}">{escape(name)}, {format_value(rate, "bytes/s")}</option>'
         for name, rate in rates.items()
     )
-    other = '<label>or its rate in TB/s <input type="number" min="0" step="any" name="rate" value=""></label>'
+    other = '<label>or another rate, in TB/s <input type="number" min="0" step="any" name="rate" value=""></label>'
     fields = (
         f'{numbers}<label>type of the weights <select name="type">{types}</select></label>'
         f'<label>GPU <select name="gpu">{gpus}</select></label>{other}'

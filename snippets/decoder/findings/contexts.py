@@ -153,7 +153,7 @@ LONG = Computation(
     "How long does the GPU take to read the weights and the cache after 65,536 earlier tokens?",
     "decoder.long_floor_us",
     "{decoder.read_weight_bytes} of weights and {decoder.long_cache_bytes} of cache, at {decoder.read_rate}.",
-    "Multiply the cache of a token by the number of tokens, add the weights, and divide by the rate of reading.",
+    "Multiply the cache of a token by the number of tokens, add the weights, and divide the bytes by the rate.",
     {
         "decoder.long_cache_us": "your result is the time of reading the cache alone.",
         "decoder.short_floor_us": "your result is the time of reading the weights alone.",

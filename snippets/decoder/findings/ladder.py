@@ -198,7 +198,7 @@ def first_bars(device: Device) -> Html:
     """A token of `generate`, from the floor up."""
     floor = ("the floor: bytes / rate of reading", floor_us(device))
     rungs = {GENERATE: generate_us(device)}
-    return floor_bars(device, floor, rungs, "Time of one token in generate, against its floor", conditions=CONDITIONS)
+    return floor_bars(device, floor, rungs, "Time of one token in generate, and its floor", conditions=CONDITIONS)
 
 
 def plain_bars(device: Device) -> Html:
@@ -206,7 +206,7 @@ def plain_bars(device: Device) -> Html:
     launching = ("launches alone: kernels x cost of a launch", launching_us(device))
     rungs = {"plain loop": token_us(device, "eager")}
     return floor_bars(
-        device, launching, rungs, "Time of one token in the plain loop, against its launches", conditions=CONDITIONS
+        device, launching, rungs, "Time of one token in the plain loop, and of its launches", conditions=CONDITIONS
     )
 
 

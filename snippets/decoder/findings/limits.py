@@ -150,7 +150,7 @@ def last_bars(device: Device) -> Html:
         device,
         ("the floor: bytes / rate of reading", floor_us(device)),
         rungs,
-        "Time of one token in the joined-projections graph, against its floor",
+        "Time of one token in the joined-projections graph, and its floor",
     )
 
 
@@ -192,7 +192,7 @@ def models(device: Device) -> Html:
         "energy of a token",
     ]
     return table(
-        "Time and energy of a token, when each loop of two models runs alone for seconds", head, rows, text_columns=2
+        "Time and energy of a token by model and loop, if each loop runs alone for seconds", head, rows, text_columns=2
     )
 
 

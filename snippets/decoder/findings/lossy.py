@@ -153,7 +153,7 @@ def products(device: Device) -> Html:
         "error of the kernel",
         "error with rounding",
     ]
-    return table("The product of one row, by size and kind of weights", head, rows, text_columns=2)
+    return table("The product of one row of activations, by size and kind of weights", head, rows, text_columns=2)
 
 
 def models(device: Device) -> Html:

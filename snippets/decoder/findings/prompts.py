@@ -90,8 +90,8 @@ def prompt_token_us(device: Device) -> Figure:
 
 def opening(device: Device) -> Html:
     """A token of a prompt and a token of an answer."""
-    read = ("a token of a prompt: 2,048 tokens", prompt_token_us(device))
-    written = {"a token of an answer: one text": token_us(device, "graph")}
+    read = ("a token of a prompt of 2,048 tokens", prompt_token_us(device))
+    written = {"a token of an answer of one text": token_us(device, "graph")}
     return floor_bars(device, read, written, "Time of one token in a prompt and in an answer, with 1.1 billion weights")
 
 

@@ -133,13 +133,13 @@ def given(device: Device) -> Html:
         ["earlier tokens", "a prompt of 512 tokens, and half of an answer of 32 tokens", f"{CONTEXT:,}"],
         [
             "highest rate of reading",
-            "measured: the higher rate of a sum and of a matrix times a vector",
+            "measured: the higher of two rates, of a sum and of a matrix times a vector",
             figure_cell(read_rate(device)),
         ],
         ["rate of a copy", "measured: bytes read plus bytes written, per second", figure_cell(ceiling(device, "copy"))],
     ]
     return table(
-        "Given: a decoder of 1.1 billion weights in bf16", ["quantity", "how we get it", "amount"], rows, text_columns=2
+        "Given: a decoder of 1.1 billion weights in bf16", ["quantity", "source", "amount"], rows, text_columns=2
     )
 
 

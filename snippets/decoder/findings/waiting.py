@@ -164,12 +164,12 @@ def requests(device: Device) -> Html:
             [f"{int(prompt):,}", *(format_value(us, "us") for us in (usual, longest)), waits(device, prompt).text]
         )
     head = [
-        "tokens of the other prompt",
+        "tokens of the other text's prompt",
         "usual time of a token",
         "time of the token after the prompt",
         "ratio of both times",
     ]
-    return table("Time of a token of one text, when the loop first computes another text's prompt", head, rows)
+    return table("Time of a token, usually and directly after another text's prompt", head, rows)
 
 
 def slowest_plan_us(device: Device) -> Figure:

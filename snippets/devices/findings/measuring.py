@@ -216,7 +216,7 @@ def processes(device: Device) -> Html:
         cells = (figure.text for kind in ("interleaved", "enqueue") for figure in apart(device, step, kind))
         rows.append([name, *cells])
     head = ["step", "GPU: spread of processes", "of quartiles", "enqueue: spread of processes", "of quartiles"]
-    return table("How far medians of three processes, and quartiles within one process, are apart", head, rows)
+    return table("Spread of the medians of three processes, and of the quartiles of one process", head, rows)
 
 
 FIGURES: Mapping[str, Measure] = {

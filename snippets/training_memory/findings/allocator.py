@@ -196,7 +196,7 @@ def outcomes(device: Device) -> Html:
         rows.append([code(written) if name != "default" else written, outcome, *sizes])
     head = ["allocator setting", "the request", "reserved before the request", "reserved after the request"]
     return table(
-        "The same request with two settings of the allocator, blocks of 2 MiB kept", head, rows, text_columns=2
+        "The same request with two settings of the allocator, between kept blocks of 2 MiB", head, rows, text_columns=2
     )
 
 

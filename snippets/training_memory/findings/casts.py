@@ -207,7 +207,7 @@ def casts_table(device: Device, *variants: str) -> Html:
     names = {"autocast": "eager", "autocast_compiled": "compiled"}
     head = ["converted tensors", *(f"{names[each]}: {word}" for each in variants for word in ("kernels", "GPU time"))]
     told = " and ".join(names[each] for each in variants)
-    return table(f"Kernels of one step under autocast that only convert, {told}", head, rows)
+    return table(f"Kernels that only convert numbers in one step under autocast, {told}", head, rows)
 
 
 FIGURES: Mapping[str, Measure] = {

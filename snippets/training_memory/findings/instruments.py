@@ -119,8 +119,8 @@ def summaries(device: Device) -> Html:
     states = {"one free segment": CACHED, "blocks of 2 MiB kept": HARMFUL, "blocks of 1 MiB kept": HARMLESS}
     columns = [printed(device, state) for state in states.values()]
     rows: list[list[Cell]] = [[code(row), *(column[row] for column in columns)] for row in SUMMARIZED]
-    whole = details("All rows of memory_summary(), blocks of 2 MiB kept", all_printed(fragmented(device)["summary"]))
-    return Html(table("The column Cur Usage of memory_summary(), in three states", ["", *states], rows) + whole)
+    whole = details("All rows of memory_summary(), kept blocks of 2 MiB", all_printed(fragmented(device)["summary"]))
+    return Html(table("The column Cur Usage of memory_summary(), by state of memory", ["", *states], rows) + whole)
 
 
 def profiler_rows(device: Device) -> Html:

@@ -280,7 +280,7 @@ def recomputing_bytes(device: Device) -> Html:
         for name in ("autocast", "recomputed", "compiled")
     ]
     head = ["variant", "kept for backward", "peak"]
-    return table("Bytes with and without recomputing", head, rows)
+    return table("Bytes kept for backward and at the peak, with and without recomputing", head, rows)
 
 
 FIGURES: Mapping[str, Measure] = {

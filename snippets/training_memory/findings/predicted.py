@@ -14,7 +14,7 @@ SECOND_FORWARD = Computation(
     "training_memory.second_forward",
     "The time of one step, and {training_memory.forward_time_share} of this time again.",
     "Add the share of a step that forward takes to one.",
-    {2.0: "that also runs backward twice."},
+    {2.0: "your result counts a second backward, but only forward runs twice."},
 )
 
 
@@ -30,8 +30,8 @@ KEPT_FOR_GOOD = Computation(
     "Parameters and both moments have the same shapes, in float32.",
     "AdamW keeps two numbers for each parameter.",
     {
-        4.0: "that counts all gradients. At the peak, backward has only begun.",
-        2.0: "that leaves out the parameters themselves or one of the two moments.",
+        4.0: "your result counts all gradients, but at the peak, backward has only begun.",
+        2.0: "your result leaves out the parameters themselves or one of the two moments.",
     },
 )
 FIGURES: Mapping[str, Measure] = {
