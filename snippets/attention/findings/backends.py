@@ -183,7 +183,7 @@ def purposes_table(device: Device) -> Html:
     by_time = sorted(math, key=lambda name: -math[name][1])
     rows: list[Sequence[Cell]] = [[name, *_cells(naive.get(name)), *_cells(math.get(name))] for name in by_time]
     rows.append(["all", *_cells(_sum(naive)), *_cells(_sum(math))])
-    head = ["", "naive, number", "naive, time", "math, number", "math, time"]
+    head = ["", "naive: kernels and copies", "naive: time", "math: kernels and copies", "math: time"]
     return table("Kernels and copies of one forward, by purpose", head, rows)
 
 

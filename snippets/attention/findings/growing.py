@@ -241,7 +241,7 @@ def _at_longest(lengths: Lengths) -> Html:
             rows.append([heading, None, None, _asked(*refused) if refused else variant["stopped"]])
     caption = f"Sequences of {lengths.longest:,} tokens, with heads of {lengths.head_dim} numbers"
     return table(
-        caption, ["", "share of a large product's FLOP/s", "times as long as for half the tokens", "peak memory"], rows
+        caption, ["", "share of a large product's FLOP/s", "time / time for half the tokens", "peak memory"], rows
     )
 
 
@@ -266,7 +266,7 @@ def wide_heads(device: Device) -> Html:
     for heading in SWEPT:
         narrow, wide = (lengths.time(heading, 1024).text for lengths in sweeps(device))
         rows.append([heading, narrow, wide, wide_ratio(device, heading).text])
-    head = ["", "heads of 64 numbers", "heads of 128 numbers", "times as long"]
+    head = ["", "heads of 64 numbers", "heads of 128 numbers", "128 numbers / 64 numbers"]
     return table("Interleaved GPU time of one forward of 1024 tokens", head, rows)
 
 

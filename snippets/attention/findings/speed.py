@@ -143,7 +143,8 @@ def footprints(device: Device) -> Html:
         rows.append([name, *takes, computed, profiled])
     head = ["", "threads", "registers of a thread", "bytes of shared memory", "blocks that fit by registers"]
     head += ["blocks that fit by shared memory", "occupancy", "profiler's estimate"]
-    return table("Resources of one block, how many blocks fit on a multiprocessor, and the occupancy", head, rows)
+    caption = "One block of each kernel: its resources, how many blocks fit on a multiprocessor, and the occupancy"
+    return table(caption, head, rows)
 
 
 def default_shared(device: Device) -> Figure:

@@ -121,7 +121,7 @@ def options(device: Device) -> Html:
         costs = (figure_cell(_cost(device, loop, option)) for loop in ("healthy", "tiny"))
         size = format_value(entry["bytes"], "bytes") if entry["bytes"] else None
         rows.append([code(name) if "_" in name else name, *costs, size])
-    head = ["recorded with", "healthy iteration", "iteration of tiny kernels", "trace of three healthy iterations"]
+    head = ["recorded with", "healthy iteration", "iteration of tiny kernels", "trace size, three healthy iterations"]
     return table("Time of a recorded iteration, by the profiler's options", head, rows)
 
 
