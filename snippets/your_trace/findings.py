@@ -57,8 +57,8 @@ def first_lines(device: Device) -> Html:
 def without_installing(device: Device) -> Html:
     """The report by uv or pipx, and the wheel as a file; the same for every device."""
     return Html(
-        f"{shell_lines(WITHOUT_INSTALLING)}<p>On a machine without a network, copy {wheel_link()} and a wheel of "
-        "msgspec to this machine, and give pip the paths of the two wheels.</p>"
+        f"{shell_lines(WITHOUT_INSTALLING)}<p>To install the tool on a machine without a network, copy "
+        f"{wheel_link()} and a wheel of msgspec to the machine, and give pip the paths of the two wheels.</p>"
     )
 
 
@@ -135,8 +135,8 @@ def rules(device: Device) -> Html:
     """Every rule of the diagnosis, from its own source; the same for every device."""
     high, medium = (f"{100 * share:.0f} %" for share in (HIGH, MEDIUM))
     text = (
-        f"There are {len(RULES)} rules. A finding is high if its ceiling is at least {high} of a step, medium from "
-        f"{medium} on, else low."
+        f"There are {len(RULES)} rules. A finding is high if its ceiling is at least {high} of a step, medium if "
+        f"its ceiling is at least {medium}, and low otherwise."
     )
     listed = "".join(map(_rule, sorted(RULES, key=lambda rule: rule.title)))
     return Html(f'<p>{text}</p><div class="rules">{listed}</div>')

@@ -208,7 +208,7 @@ def cost_of_options(device: Device) -> Html:
         heading = code(written) if "=" in written else written
         size = format_value(step_bytes(device, option).number, "bytes")
         rows.append([heading, figure_cell(step_time(device, option)), slowdown(device, option).text, size])
-    head = ["options", "time of a step", "over the time without a profiler", "bytes of the trace per step"]
+    head = ["options", "time of a step", "time / time without a profiler", "bytes of the trace per step"]
     return table("Time of a step of short operators, by option of the profiler", head, rows)
 
 
@@ -264,7 +264,7 @@ def first_steps(device: Device) -> Html:
     for name, heading in {"unwarmed": "warmup=0", "warmed": "warmup=2"}.items():
         times = [quartiles([each[key] for each in data[name]], "us", "") for key in ("first_us", "second_us")]
         rows.append([code(heading), *map(figure_cell, times), first_to_second(device, name).text])
-    return table("CPU times of two kept steps", ["schedule", "first step", "second step", "first over second"], rows)
+    return table("CPU times of two kept steps", ["schedule", "first step", "second step", "first / second step"], rows)
 
 
 def sizes(device: Device) -> Html:

@@ -154,7 +154,7 @@ READING_ROWS = Computation(
     "linear.bytes_of_rows",
     "With one row and with 64 rows, the kernel reads the weight of 1024 x 4096 numbers once.",
     "Count the weight once. For each row, count 1024 numbers of input and 4096 numbers of output.",
-    {64.0: "that is the factor of the arithmetic. The weight is read once."},
+    {64.0: "that is the factor of the arithmetic. But the kernel reads the weight only once."},
 )
 FIGURES = {
     "bytes_of_rows": lambda device: Figure(

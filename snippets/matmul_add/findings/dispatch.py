@@ -265,7 +265,10 @@ def stacks(device: Device) -> Html:
     }
     counts = {"operators": "ops_per_step", "CUDA calls": "cuda_calls_per_step", "kernels": "kernels_per_step"}
     listed = comparison_table(
-        device, ways, "Operators, calls and kernels per step: one matrix, stacks of eight", quantities=counts
+        device,
+        ways,
+        "Operators, CUDA calls and kernels per step, with one matrix and with stacks of eight",
+        quantities=counts,
     )
     trees = (details(f"Operators: {way}", dispatch_tree(device, ways[way])) for way in list(ways)[1:])
     return Html(listed + "".join(trees))

@@ -176,9 +176,12 @@ def product_share_4096(device: Device) -> Figure:
 GROWTH = Computation(
     "How many times the arithmetic of size 64 does size 512 need?",
     "matmul_add.work_512",
-    "Size 512 has eight times the rows and the columns, and eight times the numbers in each sum.",
+    "A result of size 512 has eight times the rows, eight times the columns, and eight times the numbers in each sum.",
     "A product of n x n matrices multiplies and adds n x n x n times.",
-    {8.0: "that is one side. A product has three.", 64.0: "that counts the elements of the result, not their sums."},
+    {
+        8.0: "that is the growth of one dimension. A product has three dimensions.",
+        64.0: "that is the growth of the result. But each number of the result also sums more products.",
+    },
 )
 
 

@@ -247,4 +247,4 @@ def first_steps(device: Device) -> Html:
         inside = len(requests(run.trace, step.start_us, step.end_us))
         rows.append([code(step.name), *spans, inside, sum(map(is_query, step.calls)), len(step.calls)])
     head = ["step", "CPU time", "hole between kernels", "buffer requests", "occupancy queries", "CUDA calls"]
-    return table("wait=0, warmup=0, active=5: the first five steps", head, rows)
+    return table("The first five steps of a process, all kept (wait=0, warmup=0, active=5)", head, rows)

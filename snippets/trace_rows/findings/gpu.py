@@ -90,7 +90,7 @@ copy_rows = partial(
     caption="Five copies in each step, all by aten::copy_",
 )
 both_streams = partial(
-    timeline, variants={"two streams": "trace_rows/two_streams"}, caption="Two running sums on two streams"
+    timeline, variants={"two streams": "trace_rows/two_streams"}, caption="Two cumulative sums on two streams"
 )
 
 
