@@ -99,11 +99,11 @@ def by_datasheet(device: Device) -> Html:
         rows.append([name, peak, most, *_at_share(device, arithmetic), after])
     before_us, after_us = (format_value(us, "us") for us in (PLAIN_US, AFTER_US))
     short = device.short_name
-    head = ["type of the products", "peak of an A100", f"tokens in {before_us} at the peak"]
+    head = ["type of the products", "peak of an A100", f"tokens that take {before_us} at the peak"]
     head += [
         f"{short}'s share of its peak",
-        f"tokens in {before_us} at that share",
-        f"tokens in {after_us} at the peak",
+        f"tokens that take {before_us} at that share",
+        f"tokens that take {after_us} at the peak",
     ]
     return table(
         "How many tokens fit the article's times on an A100: derived from its datasheet, not measured", head, rows

@@ -152,7 +152,8 @@ STATEMENTS: Mapping[Document, Mapping[str, Statement]] = {
             "../mlp/#what-is-in-the-fused-kernel",
         ),
         "FC43": Statement(
-            "Right: the writes that fusing saves have the size in the quote.", "../mlp/#what-is-in-the-fused-kernel"
+            "Right: the tensor that the fused forward doesn't write has the size in the quote.",
+            "../mlp/#what-is-in-the-fused-kernel",
         ),
         "FC44": Statement("Right: the MLP's input has the shape in the quote.", "../mlp/#how-many-kernels-run"),
         "FC45": Statement(
@@ -184,7 +185,7 @@ STATEMENTS: Mapping[Document, Mapping[str, Statement]] = {
             "a gap of roughly 4 percent",
         ),
         "FC39": Statement(
-            "Right within the precision of bf16. The results aren't equal bit for bit, because the compiled "
+            "Right within the precision of bf16. The two results aren't equal bit for bit, because the compiled "
             "forward rounds less often.",
             "../mlp/#what-did-it-buy-end-to-end",
         ),
@@ -197,7 +198,7 @@ STATEMENTS: Mapping[Document, Mapping[str, Statement]] = {
             "../mlp/#what-happens-when-the-shape-changes",
         ),
         "FC53": Statement(
-            "Right if “data” means the data's shape. The kernel starts one block for each row, and Part 2 says "
+            "Right if “data” means the data's shape. Liger's kernel starts one block for each row, and Part 2 says "
             "that the number of columns sets the other launch settings. We recorded only one number of rows.",
             "../mlp/#can-a-kernel-from-a-library-do-the-same",
         ),
@@ -258,7 +259,8 @@ STATEMENTS: Mapping[Document, Mapping[str, Statement]] = {
         "FC27": Statement("When GELU is timed alone, it takes longer than the table says.", "#h100-table"),
         "FC29": Statement("Right for the fused Linear, at the size that fits the table best.", "#h100-table"),
         "FC30": Statement(
-            "Right at the size that fits the table best: two Linears and a GELU add up to this time.", "#h100-table"
+            "Right at the size that fits the table best: two Linears and a GELU add up to the quoted time.",
+            "#h100-table",
         ),
         "FC31": Statement(
             "The table's last row doesn't follow from the rows above it: even without GELU, the rows above it add "

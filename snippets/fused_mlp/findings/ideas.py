@@ -127,7 +127,9 @@ def tuned_table(device: Device) -> Html:
         fastest = min(times.values())
         rows += [[heading, name, format_value(us, "us"), format_value(us / fastest, "x")] for name, us in times.items()]
     caption = "Tuning's candidates at the series' shape. The time of a forward includes gate and up"
-    return table(caption, ["part", "candidate", "median time", "time / time of the fastest"], rows, text_columns=2)
+    return table(
+        caption, ["part", "candidate", "median time", "time / time of the fastest candidate"], rows, text_columns=2
+    )
 
 
 FIGURES: Mapping[str, Measure] = {

@@ -67,7 +67,7 @@ def launches_table(device: Device) -> Html:
         for name, of in {
             "first kernel": first_us,
             "overlap of the two kernels": overlap_us,
-            "from the first start to the last end": extent_us,
+            "from the first kernel's start to the last kernel's end": extent_us,
         }.items():
             cells = (figure_cell(traced(device, state, variant, of)) for variant in (EARLY, LATE, ALONE))
             rows.append([f"{name}, {heading}", *cells])
@@ -77,7 +77,7 @@ def launches_table(device: Device) -> Html:
     rows.append(["steady", *(figure_cell(steady(device, variant)) for variant in variants)])
     clocks = (float(probed(run, "steady", variant, "clock_mhz")) for variant in variants)
     rows.append(["steady clock", *(format_value(clock, "MHz") for clock in clocks)])
-    caption = "Our forward with early launch and without, and its first kernel alone"
+    caption = "Our forward with early launch and without early launch, and its first kernel alone"
     return table(caption, ["", "with early launch", "without early launch", "first kernel alone"], rows)
 
 

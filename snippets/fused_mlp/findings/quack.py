@@ -217,10 +217,12 @@ def quack_shape_table(device: Device) -> Html:
         times = (bold(format_value(median_us, "us"), median_us == min(medians_us)) for median_us in medians_us)
         ratios = (over_faster_quack(run, shape), steady_over_faster_quack(run, shape))
         rows.append([name, *times, *(figure_cell(replace(ratio, display=f"{ratio.value:.3f}x")) for ratio in ratios)])
-    caption = f"One forward in bf16 against QuACK {run.data['version']}, interleaved"
-    ratios_of = ["our forward / the faster QuACK, interleaved", "our forward / the faster QuACK, steady"]
+    caption = f"Our forward and the forward with QuACK {run.data['version']} in bf16, interleaved"
+    ratios_of = ["our forward / QuACK's faster forward, interleaved", "our forward / QuACK's faster forward, steady"]
     head = ["tokens x dim x hidden", "our forward", "QuACK, untuned", "QuACK, tuned", *ratios_of]
-    return Html(table(caption, head, rows) + note("Each interleaved ratio is the median of the ratios of pairs."))
+    return Html(
+        table(caption, head, rows) + note("Each interleaved ratio is the median of the ratios of pairs of times.")
+    )
 
 
 def beside_quack(device: Device) -> Html:

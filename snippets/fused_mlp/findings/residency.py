@@ -259,7 +259,7 @@ def _in_rounds(tiles: int | None, programs: int) -> str | None:
     if tiles is None:
         return None
     number, last = rounds(tiles, programs)
-    return f"{number}, with {last} programs in the last"
+    return f"{number}, with {last} programs in the last round"
 
 
 FIGURES: Mapping[str, Measure] = {"pingpong_occupancy": lambda device: occupancy(device, "pingpong_kernel")}

@@ -223,12 +223,12 @@ def _times(device: Device, dtype: str, kind: str) -> Html:
         rows.append([shape_name(shape), ours, figure_cell(precise), *more, *also, *times])
     headings = [heading for heading, name in peers.items() if name in others]
     when, column = {
-        "interleaved": ("on the GPU, interleaved", "our forward / the fastest other, cold cache"),
+        "interleaved": ("on the GPU, interleaved", "our forward / the fastest other forward, cold cache"),
         "steady": ("on the GPU, steady", "our energy / the compiled forward's energy"),
         "from_python": ("from Python, until the GPU is done", "our forward's CPU time"),
     }[kind]
     also = ["our forward, portable"] if has_portable else []
-    head = ["tokens x dim x hidden", "our forward", "our forward / the fastest other", column, *also, *headings]
+    head = ["tokens x dim x hidden", "our forward", "our forward / the fastest other forward", column, *also, *headings]
     rivals = note("The portable kernels are ours, too, so they don't count as another forward.") if has_portable else ""
     return Html(table(f"One forward in {dtype}, {when}", head, rows) + rivals)
 

@@ -269,7 +269,7 @@ def three_regimes(device: Device) -> Html:
         at = _at(device, sweep, int(device[experiment].point.parameters["tokens"]))
         times = (at.time(kind).text for kind in ("enqueue", "interleaved"))
         rows.append([regime, *times, idle(at).text, *(_reached(at, limit) for limit in (COPY, LARGE_MATMUL))])
-    head = ["step", "CPU", "GPU", "GPU idle", "bytes, of a copy's rate", "FLOPs, of a matmul's rate"]
+    head = ["step", "CPU", "GPU", "GPU idle", "bytes/s, share of a copy's rate", "FLOP/s, share of a matmul's rate"]
     return table("The three steps, and their rates of bytes and of FLOPs", head, rows)
 
 

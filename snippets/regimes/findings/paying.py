@@ -40,11 +40,11 @@ from snippets.regimes.findings.compiling import (
 
 NEVER = "never"
 ADVICE: Mapping[str, str] = {
-    "default": "Inductor can fuse operators, you wait for the GPU, and the shapes are few",
+    "default": "Inductor can fuse operators, you wait for the GPU, and you have few different shapes",
     "dynamic": "Inductor can fuse operators, you wait for the GPU, and lengths vary from call to call",
-    "reduce-overhead": "you wait for the CPU, and the shapes are few",
-    "max-autotune-no-cudagraphs": "you wait for the GPU, the calls are very many, and the default mode is slower",
-    "max-autotune": "you wait for the CPU, and this mode is faster than reduce-overhead",
+    "reduce-overhead": "you wait for the CPU, and you have few different shapes",
+    "max-autotune-no-cudagraphs": "you wait for the GPU, you make very many calls, and the default mode is slower",
+    "max-autotune": "you wait for the CPU, and max-autotune is faster than reduce-overhead",
 }
 """Mode -> when to use it."""
 
