@@ -83,8 +83,8 @@ LEAST = Computation(
     "Input and result of 8192 x 768 numbers, and three weights of 768 x 3072, two bytes each.",
     "Count the input, the result and the three weights once each, two bytes a number.",
     {
-        "fused_mlp.least_without_weights": "that leaves out the weights.",
-        "fused_mlp.eager_bytes": "that is what eager moves, each tensor as often as a kernel touches it.",
+        "fused_mlp.least_without_weights": "your result leaves out the weights.",
+        "fused_mlp.eager_bytes": "your result counts what eager moves: each tensor as often as a kernel touches it.",
     },
 )
 
