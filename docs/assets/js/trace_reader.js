@@ -68,7 +68,7 @@
     const parts = [make("strong", {}, INVITATION), what, choose];
     if (sample) parts.push(make("p", {}, "or ", button("try a trace of this book", () => readSample(sample))));
     const promise = make("p", {}, make("b", {}, "Your trace stays on this machine."));
-    promise.append(" Your browser reads the trace with Python from this site. The page can connect to no other site.");
+    promise.append(" Your browser loads Python from this site to read the trace. The page can connect to no other site.");
     show("idle", [...parts, promise], isFirst ? null : input);
   }
 

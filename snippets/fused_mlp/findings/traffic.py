@@ -255,7 +255,7 @@ def floors(device: Device) -> Html:
         moved = measure(device)
         measured = figure_cell(device[MEASURED[heading]].time()) if heading in MEASURED else None
         rows.append([heading, moved.text, floor_us(device, moved).text, arithmetic_us(device).text, measured])
-    caption = "The two floors of one forward (the least expected times), and its interleaved time"
+    caption = "The two floors of one forward (the shortest times to expect), and its interleaved time"
     return table(caption, ["", "bytes", "floor for the bytes", "floor for the arithmetic", "measured time"], rows)
 
 
