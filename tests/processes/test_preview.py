@@ -162,7 +162,7 @@ def test_the_old_page_stays_until_a_mistake_is_mended(served: Served) -> None:
 def test_a_chapter_made_while_it_runs_has_its_page_and_its_labs_title(served: Served) -> None:
     create_chapter("softmax", served.root)
     served.wait(lambda: "Softmax" in served.get("more/"))
-    assert "there is no recording of this chapter" in served.get("softmax/")
+    assert "recording of this chapter: run <code>make record" in served.get("softmax/")
     served.edit("docs/more.md", "# More", "# Even more")
     served.wait(lambda: "Even more" in served.get("more/"))
     assert "Softmax, by yourself" in served.get("more/")

@@ -128,7 +128,7 @@ def test_its_panels_are_beside_the_default_ones(book: dict[str, str]) -> None:
     mlp = book["mlp"]
     panels = Counter(re.findall(r'<(?:div|details) class="device(?: other)?" data-device="([^"]+)"', mlp))
     assert panels[NAME] == panels[DEFAULT_DEVICE] >= 30
-    assert "there is no recording of this chapter" in book["attention"]
+    assert "recording of this chapter: run <code>make record" in book["attention"]
     linear = book["linear"]
     assert linear.count("Disturbed while it was recorded") == 1
     assert f"<code>{DISTURBED}</code>" in linear.split("Disturbed while it was recorded")[1][:1000]

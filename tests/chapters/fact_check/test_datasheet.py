@@ -86,4 +86,4 @@ def test_the_table() -> None:
     head, *rows = cells(datasheet.by_datasheet(on("NVIDIA H200")))
     assert [row[0] for row in rows] == ["bf16", "TF32", "float32"]
     assert rows[0] == ["bf16", "312 TFLOP/s", "39,100", "49.6 %", "19,400", "27,900"]
-    assert "tokens in 2.10 ms at the peak" in head
+    assert "tokens that take 2.10 ms at the peak" in head
