@@ -103,7 +103,8 @@ def test_a_guess_lifts_its_veils_and_guessing_again_drops_them(on_trial: Opened)
 
 
 def test_a_reader_may_lift_a_veil_from_the_veil_itself(on_trial: Opened) -> None:
-    page = on_trial().page
+    tab = on_trial()
+    page = tab.page
     lab = fence(page, "trial-veiled")
     lab.scroll_into_view_if_needed()
     lab.get_by_role("button", name="Guess first").press("Enter")
@@ -111,6 +112,7 @@ def test_a_reader_may_lift_a_veil_from_the_veil_itself(on_trial: Opened) -> None
     expect_veiled(page, *VEILED)
     button = lab.get_by_role("button", name="Just show me")
     button.scroll_into_view_if_needed()
+    tab.settle()  # what is scrolled into sight takes its true height
     top = box_of(lab)["y"]
     button.press("Enter")
     expect_lifted(page, "trial-veiled")
