@@ -108,6 +108,7 @@ def probed(rank: int, world: int) -> dict[str, Any]:
     return profiled_ranks(TorchInstruments(), "cpu", rank, world, **SIZES, rounds=2, steps=2)
 
 
+@pytest.mark.slow
 def test_the_probe_profiles_the_ranks_that_it_names() -> None:
     first, second = run_ranks(probed, 2)
     assert first == second

@@ -79,6 +79,7 @@ def test_the_slowest_rank_counts() -> None:
     assert run_ranks(ranked.slowest, WORLD) == [[2.0, 5.0], [2.0, 5.0]]
 
 
+@pytest.mark.slow
 def test_probes_return_what_the_findings_read() -> None:
     found, other = run_ranks(ranked.probes, WORLD)
     assert found.keys() == other.keys()

@@ -195,6 +195,7 @@ def probes(rank: int, world: int) -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 def test_probes_return_samples_of_the_slowest_rank() -> None:
     first, second = run_ranks(probes, 2, limit_s=120)
     weights = 2 * parameters_of_block(64, 96)
