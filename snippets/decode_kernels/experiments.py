@@ -134,12 +134,11 @@ def parts(
     step.position = torch.zeros_like(step.position)  # which the head counts on
     graphs["head"] = recorded(step.launch_head, device)
     samples = times_us(graphs, device)
-    launches = {part: config.layers for part in reading} | {"head": 1}
     return {
         part: {
             "us": us,
-            "bytes": reading.get(part),
-            "launches": launches.get(part),
+            "bytes": reading[part],
+            "launches": 1 if part == "head" else config.layers,
         }
         for part, us in samples.items()
     }

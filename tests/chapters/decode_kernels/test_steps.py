@@ -6,6 +6,7 @@ one program there, which meets no other program at a barrier.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -14,10 +15,13 @@ import pytest
 import torch
 
 from snippets.decode_kernels import sizes, steps
+from snippets.decode_kernels.experiments import EXPERIMENTS, part_bytes
 from snippets.decode_kernels.sizes import Tile, Tiles
 from snippets.decoder import model
 from snippets.decoder.compiling import join_projections
 from snippets.decoder.model import Config
+from snippets.lab.capture.instruments import TorchInstruments
+from snippets.lab.experiment import Experiment, NeedsGpu
 
 ONE = Tiles(*[Tile(4, 64)] * 5, block_keys=16, splits=3)
 FEW = Tiles(*[Tile(16, 64)] * 5, block_keys=16, splits=2)
@@ -145,10 +149,14 @@ def test_sizes_that_would_be_wrong_are_refused(config: Config, batch: int, messa
         sizes.require(config, batch)
 
 
-@torch.no_grad()
-def test_what_parts_read_is_what_a_token_reads() -> None:
-    from snippets.decode_kernels.experiments import part_bytes
+@pytest.mark.parametrize("described", EXPERIMENTS, ids=lambda described: described.name)
+def test_an_experiment_says_what_runs_without_a_gpu(described: Experiment) -> None:
+    start = described.loop or functools.partial(described.probe or pytest.fail, TorchInstruments())
+    with pytest.raises(NeedsGpu, match="decoder/static runs here"):
+        start("cpu", **described.parameters)
 
+
+def test_what_parts_read_is_what_a_token_reads() -> None:
     for name in ("1.1b", "8b"):
         config = model.CONFIGS[name]
         assert sum(part_bytes(config, 8, 528).values()) == model.bytes_per_token(config, 8, 528)
