@@ -1,6 +1,5 @@
-// Fewer stops of the Tab key. What belongs together (names and folds in a table, a list of traces, claims in a row or in a
-// part of the ledger, zoom buttons, lists of pages and headings) is one stop, in which the arrow keys lead on. Of
-// tables, those that scroll are a stop.
+// Fewer stops of the Tab key: what belongs together (GROUPS) is one stop, in which the arrow keys lead on. Of tables, those
+// that scroll are a stop.
 (() => {
   const LISTS = ".md-nav--secondary, .md-sidebar--primary .md-nav--primary";
   const GROUPS = `.lab-table tbody, .traces, .verdicts, .ledger ul, .zoom, ${LISTS}`;

@@ -9,14 +9,16 @@
     name(".md-annotation__index", "Note");
     name(".md-code__nav", "Code block");
   });
-  // The theme scrolls the list of pages to this page, and cuts an entry in half below the site's name.
+  // The theme scrolls the list of pages, then or before gives it a height, and cuts an entry in half.
   const list = document.querySelector(".md-sidebar--primary .md-sidebar__scrollwrap"), FADE_PX = 8;
-  list?.addEventListener("scroll", () => {
+  const whole = () => {
     const edge = list.querySelector(".md-nav__title").getBoundingClientRect().bottom + FADE_PX;
     const places = [...list.querySelectorAll(".md-nav__link")].map((link) => link.getBoundingClientRect());
-    const cut = places.find(({ top, bottom, height }) => height && top < edge && bottom > edge - FADE_PX);
+    const cut = places.find(({ top, bottom }) => top < edge && bottom > edge - FADE_PX);
     if (cut) list.scrollTop -= Math.round(edge - cut.top);
-  }, { once: true });
+  };
+  list?.addEventListener("scroll", whole, { once: true });
+  if (list) new ResizeObserver(whole).observe(list);
   const search = document.querySelector(".md-search");
   const config = document.getElementById("__config");
   if (!config) return;
