@@ -86,8 +86,8 @@ def _ours_over_compiled(device: Device, kind: str) -> Figure:
 
 @claim("D3", at_least(1.05), scope="timing")
 def enqueue_beyond_drift(device: Device) -> Figure:
-    """After the first profile of a process, enqueueing a small step takes at least 5 % longer than the drift before the
-    profile explains."""
+    """After the first profile of a process, enqueueing a small step takes at least 5 % longer than we expect from the
+    drift before the profile."""
     return unpaired_ratio(enqueue_after_profiling(device), enqueue_drift(device))
 
 
@@ -133,7 +133,8 @@ def _when_shared(device: Device, step: str, kind: str) -> Figure:
 @claim("D5", equals("alone: none; shared: large product, small step"), scope="this-gpu")
 def contradicted(device: Device) -> Figure:
     """If a second process uses the GPU, the timings of a large product contradict each other, and so do the timings of
-    a small step. Without a second process, the timings of neither do."""
+    a small step. Without a second process, neither the product's timings nor the step's timings contradict each
+    other."""
     found = (f"{when}: {', '.join(_contradicted(steps)) or 'none'}" for when, steps in device[SHARED].data.items())
     return Figure("; ".join(found), origin=SHARED)
 

@@ -163,7 +163,8 @@ def inductors_gelu_over_eagers(device: Device) -> Figure:
 @claim("F115", equals(True), scope="timing")
 def width_decides(device: Device) -> Figure:
     """In the traces for 8192 rows, Inductor's GELU kernel takes at least 1.3 times as long as eager's GELU kernel if
-    its threads load fewer numbers each, and at most 1.15 times as long otherwise."""
+    the threads of Inductor's kernel load fewer numbers each. Otherwise, Inductor's kernel takes at most 1.15 times as
+    long."""
     ratio = inductors_gelu_over_eagers(device)
     compiled, eager = (numbers_of_a_thread(device, name) for name in ("compiled", "eager"))
     is_as_wide = compiled.number >= eager.number

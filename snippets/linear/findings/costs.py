@@ -37,7 +37,8 @@ MATMULS = ("linear/eager", "linear/eager_wide", "matmul_add/eager_64", "matmul_a
 
 @claim("O-L1", equals(True), scope="this-gpu")
 def same_wide_kernel(device: Device) -> Figure:
-    """To turn 64 rows of 1024 numbers into rows of 4096, nn.Linear runs one kernel, the same eager and compiled."""
+    """To turn 64 rows of 1024 numbers into rows of 4096, nn.Linear runs one kernel, which is the same in eager code and
+    in compiled code."""
     return one_and_the_same(device["linear/eager_wide"], device["linear/compiled_wide"])
 
 
@@ -86,7 +87,7 @@ def same_gpu_time(device: Device) -> Figure:
 @claim("O-L6", at_least(2), scope="timing")
 def overhead_bound(device: Device) -> Figure:
     """On this host, nn.Linear is overhead-bound at both shapes, eager and compiled: enqueueing a call takes the CPU at
-    least twice its GPU time."""
+    least twice the call's GPU time."""
     ratios = {experiment: ratio_of_kinds(device[experiment], "enqueue") for experiment in LAYERS}
     return deciding(ratios, min(ratio.number for ratio in ratios.values()))
 

@@ -206,7 +206,7 @@ def choices(device: Device) -> Html:
         for launch, timing in draws(device).items()
     }
     groups["one row for each block"] = {"Liger": in_trace(device["mlp/liger"])}
-    caption = "Time of the fused kernel by launch configuration, and how many compilations chose the configuration"
+    caption = "Time of the fused kernel by launch configuration, and how many compilations chose each configuration"
     chart = timing_bars(device, groups, caption, axis="time of the fused kernel")
     rows: list[Sequence[Cell]] = [
         [name, number, config_name(device, each.launch), format_value(each.us, "us"), _log_text(each)]
