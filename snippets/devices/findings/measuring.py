@@ -103,15 +103,15 @@ def enqueue_drift(device: Device) -> Figure:
 
 @claim("D4", at_least(2), scope="timing")
 def from_python_when_shared(device: Device) -> Figure:
-    """If a second process uses the GPU, a large product and a small step each take at least twice as long, timed from
-    Python."""
+    """If a second process uses the GPU, a large product and a small step each take at least twice as long as alone,
+    timed from Python."""
     return smallest(*(_when_shared(device, step, "from_python") for step in device[SHARED].data["alone"]))
 
 
 @claim("D7", at_most(1.25), scope="timing")
 def cold_when_shared(device: Device) -> Figure:
-    """If a second process uses the GPU, a large product and a small step each take at most 25 % longer in cold
-    timing."""
+    """If a second process uses the GPU, a large product and a small step each take at most 25 % longer than alone in
+    cold timing."""
     return largest(*(_when_shared(device, step, "cold") for step in device[SHARED].data["alone"]))
 
 

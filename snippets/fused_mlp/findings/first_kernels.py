@@ -200,8 +200,8 @@ def few_over_addmm_cold(device: Device) -> Figure:
     epilogue.
 
     A kernel that runs alone can't overlap its start with another kernel, and with a cold cache, both kernels read the
-    weight from memory. In this timing, cuBLAS's kernel is faster. In back-to-back replays, our kernel is faster only
-    because its launches overlap.
+    weight from memory. In this timing, cuBLAS's kernel is faster than our kernel. In back-to-back replays, our kernel
+    is faster only because its launches overlap.
     """
     return over_addmm(device, FEW, "cold")
 

@@ -64,8 +64,8 @@ def steady_over_quack(device: Device) -> Figure:
     """In steady timing, our forward takes no longer than a forward of QuACK's kernel, tuned or untuned, and cuBLAS's
     product for down.
 
-    Both forwards run at the power limit. On the H200, QuACK's forward has a higher clock at this limit. On the H100,
-    QuACK's forward needs fewer cycles.
+    Both forwards run at the power limit. On the H200, QuACK's forward has a higher clock at this limit than our
+    forward. On the H100, QuACK's forward needs fewer cycles than our forward.
     """
     ours = steady(device, OURS)
     return largest(*(unpaired_ratio(ours, steady(device, name)) for name in (UNTUNED, TUNED)))
