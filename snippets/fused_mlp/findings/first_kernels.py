@@ -223,7 +223,7 @@ def few_over_addmm_in_trace(device: Device) -> Figure:
 
 @claim("F18", at_most(1.25), scope="timing")
 def few_enqueue_over_addmm(device: Device) -> Figure:
-    """In enqueue timing for 64 rows, a call of our kernel for a Linear with GELU keeps the CPU busy at most 25 % longer
+    """In enqueue timing for a Linear of 64 rows with GELU, a call of our kernel keeps the CPU busy at most 25 % longer
     than a call of cuBLAS's epilogue."""
     return over_addmm(device, FEW, "enqueue")
 

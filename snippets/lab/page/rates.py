@@ -25,8 +25,8 @@ from snippets.lab.recording.schema import Ceiling
 
 TOO_SHORT, IN_L2, ABOVE = "too short", "in L2", "above a ceiling"
 WHY = {
-    TOO_SHORT: f"a kernel below {LEAST_US:g} µs has no percentage, because the ceilings were timed with the gap "
-    "between two kernels",
+    TOO_SHORT: f"a kernel below {LEAST_US:g} µs has no percentage, because the time of a ceiling includes the "
+    "gap between two kernels",
     IN_L2: "the kernel's bytes fit into the L2 cache, so the memory's rate doesn't limit the kernel",
     ABOVE: "kernels in a short trace run at a higher clock than in a long timing, and the L2 cache may hold a part "
     "of the bytes",
