@@ -88,8 +88,8 @@ class Rates:
         if self.used:
             listed = ", ".join(_named(ceiling) for ceiling in self.used.values())
             text += (
-                f" Percentages: the kernel's rate as a share of this GPU's ceiling in the same session ({listed}), "
-                "from the lowest share to the highest."
+                f" Percentages compare the kernel's rate with this GPU's ceilings in the same session ({listed}). "
+                "Two numbers are the lowest share and the highest share."
             )
         text += "".join(f" {reason[0].upper()}{reason[1:]}: {WHY[reason]}." for reason in self.reasons)
         return note(text)
