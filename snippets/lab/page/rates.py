@@ -89,7 +89,7 @@ class Rates:
             listed = ", ".join(_named(ceiling) for ceiling in self.used.values())
             text += (
                 f" Percentages compare the kernel's rate with this GPU's ceilings in the same session ({listed}). "
-                "Two numbers are the lowest share and the highest share."
+                "If a percentage has two numbers, they are the lowest and the highest share."
             )
         text += "".join(f" {reason[0].upper()}{reason[1:]}: {WHY[reason]}." for reason in self.reasons)
         return note(text)
