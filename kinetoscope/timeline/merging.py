@@ -60,8 +60,8 @@ def left_out(drawn: Drawn) -> str:
         count = sum(each.merged > 1 for lane in drawn.lanes for each in lane.slices)
         blocks = "one block" if count == 1 else f"{count:,} blocks"
         parts.append(
-            f"{drawn.merged:,} slices too short to see are drawn as {blocks} with their count and time, filled to "
-            "the share of time in which they run"
+            f"{drawn.merged:,} slices too short to see are drawn as {blocks}. Each block shows the count and time of "
+            "its slices, and the filled part of a block shows how long its slices run"
         )
     if drawn.deep:
         parts.append(f"{drawn.deep:,} operators and calls in deeper rows are not drawn")

@@ -43,7 +43,7 @@ def test_what_is_folded_or_pops_up_takes_no_room() -> None:
 
 
 def test_text_among_numbers_wraps() -> None:
-    assert not is_wordy("512 elements to 256 threads")
+    assert not is_wordy("512 elements for 256 threads")
     assert is_wordy(Html("12 µs<small>1024 elements, 4 warps: 952 µs; 512</small>"))
 
 

@@ -63,7 +63,7 @@ RULE = Rule(
     title="Collectives that no other work hides",
     looks_for="Kernels of NCCL, RCCL or an inference engine, or copies between GPUs, run while no other kernel of "
     "the step runs on the same GPU. Part of a collective's time may be waiting for the slowest rank. Only the traces "
-    "of all ranks tell how much.",
+    "of all ranks tell how much of the time is waiting.",
     threshold=f"Such time is at least {MIN_SHARE:.0%} of a step, or of the step's GPU work if the CPU runs ahead "
     "(means over steps and GPUs).",
     source=f"{TENSORBOARD} (communication above 10 % of a step)",
@@ -74,5 +74,5 @@ RULE = Rule(
     needs=(no_gpu_work,),
     confidence="high",
     mistaken="Part of the time is waiting for a late rank. Then the network isn't slow, and overlapping doesn't "
-    "help. Only the traces of all ranks tell.",
+    "help. Only the traces of all ranks tell whether a rank is late.",
 )

@@ -82,7 +82,7 @@ RULE = Rule(
     f"other steps with as much work, and {MIN_WARM_UP_US / 1000:.0f} ms longer, and no later step is as long. With "
     f"two steps, the first step takes over {WARM_UP_RATIO_OF_TWO:.0f} times as long as the other step. Without such a "
     f"step, calls of at least {MIN_CALL_US / 1000:.0f} ms take {START_UP_US / 1000:.0f} ms before the first GPU work, "
-    "and no such call is half as long again later.",
+    "and no later call of the same function takes half as long.",
     source=f"{GPUPROF} (warm-up: above 3 times the median); the start of the runtime is this book's",
     advice="Record later steps: torch.profiler.schedule(wait=5, warmup=2, active=3). To start faster, cache compiled "
     "code (TORCHINDUCTOR_CACHE_DIR) and tuning results.",

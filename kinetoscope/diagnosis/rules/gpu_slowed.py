@@ -55,8 +55,8 @@ RULE = Rule(
     name="gpu-slowed",
     title="The GPU is throttled or shared",
     looks_for="All steps run the same kernels with the same grids in the same order, but in some steps, most kernels "
-    f"of at least {MIN_KERNEL_US:.0f} µs take much longer. Lower clocks or another program on the GPU can be the "
-    "cause, but the data can't.",
+    f"of at least {MIN_KERNEL_US:.0f} µs take much longer. Lower clocks or another program on the GPU is the "
+    "likely cause, not the kernels' data.",
     threshold=f"Half of a step's kernels take {MIN_RATIO} times as long as their median over the steps, and the "
     f"additional time is at least {MIN_SHARE:.0%} of the median step (mean over the steps).",
     source=f"after {GPUPROF} (p99 of the steps above twice p50); to compare kernels is this book's",

@@ -54,8 +54,8 @@ RULE = Rule(
     name="growing-cache",
     title="The cache is copied for every token",
     looks_for="In a step that produces one token, `aten::cat` joins a tensor of three or more dimensions with one "
-    "more position. A growing cache of keys and values does so. Then each token reads and writes the whole cache one "
-    "more time than attention needs.",
+    "more position. A growing cache of keys and values works like this. Then each token reads and writes the whole "
+    "cache one more time than attention needs.",
     threshold="These copies take at least 1 % of a step.",
     source=f"{DYNAMIC_CACHE}; the share is this book's",
     advice="Allocate the cache once for the longest sequence, and write each position in place (`index_copy_`). In "

@@ -82,10 +82,10 @@ def _read_bytes(step: Step, peaks: Peaks) -> int:
 RULE = Rule(
     name="memory-rate",
     title="A token is far from the memory's rate",
-    looks_for="In a loop that produces one token per step, the rule compares the GPU's time with the time of "
-    "reading. The bytes to read are the keys and values for attention, and the factors of matrix products with few "
-    "rows, mostly weights. The rate is the datasheet's rate of the GPU's memory. If a CUDA graph replays the tokens, "
-    "the rule takes the weights from the prompt's operators.",
+    looks_for="In a loop that produces one token per step, the rule compares the GPU's time with the time "
+    "that reading takes. The bytes to read are the keys and values for attention, and the factors of matrix products "
+    "with few rows, mostly weights. The rate is the datasheet's rate of the GPU's memory. If a CUDA graph replays the "
+    "tokens, the rule takes the weights from the prompt's operators.",
     threshold=f"The GPU works more than {MAX_TIMES_READING} times as long as reading takes, and at least "
     f"{MIN_BUSY:.0%} of the step. If the GPU works less, reduce launches first.",
     source=MEMORY_RATE,

@@ -67,7 +67,7 @@ RULE = Rule(
     name="no-tensor-cores",
     title="Products do not use Tensor Cores",
     looks_for="On a GPU with Tensor Cores, a kernel of a matrix product or convolution has a name that says that it "
-    "doesn't use them (sgemm, simt, ffma). Mostly such products are in float32 with TF32 off. Float64 doesn't count.",
+    "doesn't use them (sgemm, simt, ffma). Most such products are in float32, with TF32 off. Float64 doesn't count.",
     threshold=f"Every side of the product is at least {MIN_SIDE} long. If the trace has no shapes, the kernel's tile "
     f"is at least {MIN_TILE}x{MIN_TILE}. The ceiling, at the peak of 16-bit products, is at least 1 % of a step.",
     source=f"{TENSORBOARD} (eligible operators, none on Tensor Cores); sides, tiles and the share are this book's",

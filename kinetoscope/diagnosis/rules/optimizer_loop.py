@@ -110,8 +110,9 @@ RULE = Rule(
     name="optimizer-loop",
     title="The optimizer loops over parameters",
     looks_for="Under `Optimizer.step#...`, kernels work on one tensor each, and are neither foreach nor fused "
-    "kernels. In a trace without GPU work, the rule looks for such operators. The ceiling includes the short gaps "
-    "between these kernels. If the trace has shapes, the ceiling leaves one kernel for each parameter.",
+    "kernels. In a trace without GPU work, the rule looks for operators that work on one tensor each. The ceiling "
+    "includes the short gaps between these kernels. If the trace has shapes, the ceiling leaves one kernel for "
+    "each parameter.",
     threshold=f"A step has at least {MIN_KERNELS} such kernels, and the ceiling is at least 1 % of the step.",
     source="PyTorch, torch.optim, for-loop, foreach and fused implementations: "
     "https://docs.pytorch.org/docs/stable/optim.html; the threshold is this book's",

@@ -63,8 +63,8 @@ def knee_as_predicted(device: Device) -> Figure:
 
 @claim("DE77", at_least(1.2), scope="timing")
 def small_products_knee(device: Device) -> Figure:
-    """The smaller model's products become compute-bound at a batch size at least 1.2 times that of the larger model's
-    large products."""
+    """The smaller model's products become compute-bound at a batch size that is at least 1.2 times as large as for the
+    larger model's large products."""
     return unpaired_ratio(knee_of(device, "products_us"), measured_knee(device))
 
 

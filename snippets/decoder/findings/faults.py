@@ -45,7 +45,8 @@ def within_ceiling(identity: str, name: str, fix: str, why: str = "") -> Claim:
     def measure(device: Device) -> Figure:
         return FAULTS[name].unused(device)
 
-    said = f"{fix} saves at most the ceiling of the rule `{FAULTS[name].rule}`: ceiling minus saving is at least zero."
+    ceiling = f"the ceiling of the rule `{FAULTS[name].rule}`"
+    said = f"{fix} saves at most {ceiling}: the ceiling minus the saved time is at least zero."
     measure.__doc__ = f"{said}\n\n{why}"
     return claim(identity, at_least(0), scope="timing")(measure)
 

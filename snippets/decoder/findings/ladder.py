@@ -136,8 +136,8 @@ def autotuned(device: Device) -> Figure:
 
 @claim("DE20", equals(" > ".join(LADDER)), scope="timing")
 def ladder_in_order(device: Device) -> Figure:
-    """A token takes less time from each loop to the next: `generate`, plain loop, CUDA graph, compiled layers, joined
-    projections."""
+    """A token takes less time in each of these loops than in the loop listed before it: `generate`, plain loop, CUDA
+    graph, compiled layers, joined projections."""
     times = {name: token_us(device, name) for name in LADDER}
     order = sorted(times, key=lambda name: -times[name].number)
     return derived(" > ".join(order), *times.values())

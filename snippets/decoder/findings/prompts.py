@@ -69,7 +69,7 @@ def short_prompt(device: Device) -> Figure:
 
 @claim("DE31", at_least(50), scope="timing")
 def long_prompt(device: Device) -> Figure:
-    """A prompt of 2048 tokens multiplies at half or more of the rate of a large product."""
+    """For a prompt of 2048 tokens, the GPU multiplies at half or more of the rate of a large product."""
     return flops_share(device, "2048")
 
 

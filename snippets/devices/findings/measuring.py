@@ -86,8 +86,8 @@ def _ours_over_compiled(device: Device, kind: str) -> Figure:
 
 @claim("D3", at_least(1.05), scope="timing")
 def enqueue_beyond_drift(device: Device) -> Figure:
-    """After the first profile of a process, enqueueing a small step takes at least 5 % longer than the drift before the
-    profile explains."""
+    """After the first profile of a process, enqueueing a small step takes at least 5 % longer than we expect from the
+    drift before the profile."""
     return unpaired_ratio(enqueue_after_profiling(device), enqueue_drift(device))
 
 
@@ -103,15 +103,15 @@ def enqueue_drift(device: Device) -> Figure:
 
 @claim("D4", at_least(2), scope="timing")
 def from_python_when_shared(device: Device) -> Figure:
-    """If a second process uses the GPU, a large product and a small step each take at least twice as long, timed from
-    Python."""
+    """If a second process uses the GPU, a large product and a small step each take at least twice as long as alone,
+    timed from Python."""
     return smallest(*(_when_shared(device, step, "from_python") for step in device[SHARED].data["alone"]))
 
 
 @claim("D7", at_most(1.25), scope="timing")
 def cold_when_shared(device: Device) -> Figure:
-    """If a second process uses the GPU, a large product and a small step each take at most 25 % longer in cold
-    timing."""
+    """If a second process uses the GPU, a large product and a small step each take at most 25 % longer than alone in
+    cold timing."""
     return largest(*(_when_shared(device, step, "cold") for step in device[SHARED].data["alone"]))
 
 
@@ -133,7 +133,8 @@ def _when_shared(device: Device, step: str, kind: str) -> Figure:
 @claim("D5", equals("alone: none; shared: large product, small step"), scope="this-gpu")
 def contradicted(device: Device) -> Figure:
     """If a second process uses the GPU, the timings of a large product contradict each other, and so do the timings of
-    a small step. Without a second process, the timings of neither do."""
+    a small step. Without a second process, neither the product's timings nor the step's timings contradict each
+    other."""
     found = (f"{when}: {', '.join(_contradicted(steps)) or 'none'}" for when, steps in device[SHARED].data.items())
     return Figure("; ".join(found), origin=SHARED)
 

@@ -116,8 +116,8 @@ def activation_chart(device: Device) -> Html:
     ranges = zip(*(negative(device, form) for form in FORMS), strict=True)
     numbers = [["{:.3g} to {:.3g}".format(*row[0].sizes), *(f"{one.error:.1e}" for one in row)] for row in ranges]
     unit = (
-        "The unit is the last place of the exact result in bf16. Rounding adds an error of at most half a unit. "
-        "Errors up to 2^-119 count as zero, because the GPU flushes a sigmoid below 2^-126 to zero."
+        "The unit is the value of the last digit of the exact result in bf16. Rounding adds an error of at most half a "
+        "unit. Errors up to 2^-119 count as zero, because the GPU flushes a sigmoid below 2^-126 to zero."
     )
     folded = table(numbers_caption(caption), ["|z|", *FORMS.values()], numbers)
     return Html(framed(caption, drawing, folded) + note(unit))

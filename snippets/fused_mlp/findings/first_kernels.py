@@ -163,7 +163,8 @@ def inductors_gelu_over_eagers(device: Device) -> Figure:
 @claim("F115", equals(True), scope="timing")
 def width_decides(device: Device) -> Figure:
     """In the traces for 8192 rows, Inductor's GELU kernel takes at least 1.3 times as long as eager's GELU kernel if
-    its threads load fewer numbers each, and at most 1.15 times as long otherwise."""
+    the threads of Inductor's kernel load fewer numbers each. Otherwise, Inductor's kernel takes at most 1.15 times as
+    long."""
     ratio = inductors_gelu_over_eagers(device)
     compiled, eager = (numbers_of_a_thread(device, name) for name in ("compiled", "eager"))
     is_as_wide = compiled.number >= eager.number
@@ -199,8 +200,8 @@ def few_over_addmm_cold(device: Device) -> Figure:
     epilogue.
 
     A kernel that runs alone can't overlap its start with another kernel, and with a cold cache, both kernels read the
-    weight from memory. In this timing, cuBLAS's kernel is faster. In back-to-back replays, our kernel is faster only
-    because its launches overlap.
+    weight from memory. In this timing, cuBLAS's kernel is faster than our kernel. In back-to-back replays, our kernel
+    is faster only because its launches overlap.
     """
     return over_addmm(device, FEW, "cold")
 
@@ -222,7 +223,7 @@ def few_over_addmm_in_trace(device: Device) -> Figure:
 
 @claim("F18", at_most(1.25), scope="timing")
 def few_enqueue_over_addmm(device: Device) -> Figure:
-    """In enqueue timing for 64 rows, a call of our kernel for a Linear with GELU keeps the CPU busy at most 25 % longer
+    """In enqueue timing for a Linear of 64 rows with GELU, a call of our kernel keeps the CPU busy at most 25 % longer
     than a call of cuBLAS's epilogue."""
     return over_addmm(device, FEW, "enqueue")
 

@@ -135,8 +135,8 @@ def held_less(device: Device, experiment: str) -> Figure:
 
 @claim("F73", at_most(0.05), scope="this-gpu")
 def held_by_recomputing(device: Device) -> Figure:
-    """Between forward and backward, our training step holds at most 5 % of the bytes if it recomputes all three tensors
-    in place of saving them."""
+    """Between forward and backward, our training step that recomputes all three tensors holds at most 5 % of the bytes
+    that our training step with saved tensors holds."""
     return Figure(held_bytes(device, RECOMPUTING) / held_bytes(device, SAVING), "x", origin="fused_mlp/kept_bytes")
 
 

@@ -53,8 +53,8 @@ def forward_over_quack(device: Device) -> Figure:
     """In interleaved timing, our forward takes no longer than a forward of QuACK's kernel, tuned or untuned, and
     cuBLAS's product for down.
 
-    QuACK's kernel takes less time for gate, up and the activation. The whole forwards differ by less than these
-    kernels.
+    QuACK's kernel takes less time for gate, up and the activation than our kernel. The whole forwards differ by less
+    than these kernels.
     """
     return largest(*(probe_ratio(quack(device), "forward", OURS, name) for name in (UNTUNED, TUNED)))
 
@@ -64,8 +64,8 @@ def steady_over_quack(device: Device) -> Figure:
     """In steady timing, our forward takes no longer than a forward of QuACK's kernel, tuned or untuned, and cuBLAS's
     product for down.
 
-    Both forwards run at the power limit. On the H200, QuACK's forward has a higher clock at this limit. On the H100,
-    QuACK's forward needs fewer cycles.
+    Both forwards run at the power limit. On the H200, QuACK's forward has a higher clock at this limit than our
+    forward. On the H100, QuACK's forward needs fewer cycles than our forward.
     """
     ours = steady(device, OURS)
     return largest(*(unpaired_ratio(ours, steady(device, name)) for name in (UNTUNED, TUNED)))
@@ -221,7 +221,8 @@ def quack_shape_table(device: Device) -> Html:
     ratios_of = ["our forward / QuACK's faster forward, interleaved", "our forward / QuACK's faster forward, steady"]
     head = ["tokens x dim x hidden", "our forward", "QuACK, untuned", "QuACK, tuned", *ratios_of]
     return Html(
-        table(caption, head, rows) + note("Each interleaved ratio is the median of the ratios of pairs of times.")
+        table(caption, head, rows)
+        + note("Interleaved times form pairs, and each interleaved ratio is the median ratio of all pairs.")
     )
 
 

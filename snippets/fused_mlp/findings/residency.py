@@ -170,8 +170,8 @@ def programs_that_fit(device: Device) -> Figure:
 
 @claim("F26", equals(3), scope="this-gpu")
 def launched_as_compiled(device: Device) -> Figure:
-    """The pointwise kernel, the stacked kernel and the ping-pong kernel were launched with the registers and threads
-    that they were compiled with, and none of these kernels spills registers."""
+    """The launches of the pointwise kernel, the stacked kernel and the ping-pong kernel use the registers and threads
+    that the compiler chose. None of these kernels spills registers."""
 
     def is_same(kernel: str) -> bool:
         data, used = on_hopper(device["fused_mlp/resources"]).data[kernel], footprint(device, kernel)

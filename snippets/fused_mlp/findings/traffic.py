@@ -123,7 +123,7 @@ def arithmetic_us(device: Device) -> Figure:
 @claim("F1", equals("eager 8, compiled 6"))
 def trips_of_hidden_tensors(device: Device) -> Figure:
     """The kernels of an eager forward read or write tensors as large as the hidden tensor eight times, and the kernels
-    of a compiled forward do so six times."""
+    of a compiled forward read or write such tensors six times."""
     (source,) = probed(device["fused_mlp/generated"], "compiled", "kernels")
     accesses = source.count("tl.load(") + source.count("tl.store(")
     eager = device["fused_mlp/eager"].per_step(hidden_trips)

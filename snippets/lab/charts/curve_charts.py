@@ -89,8 +89,8 @@ def roofline_of(
 
 
 _NO_SHARE = (
-    f" A step below {LEAST_US:g} µs has no percentage, because the ceilings were timed with the gap between two "
-    "kernels. A step above the roof has no percentage, because its clock may have been higher, or the L2 cache may "
+    f" A step below {LEAST_US:g} µs has no percentage, because the time of a ceiling includes the gap between "
+    "two kernels. A step above the roof has no percentage, because its clock may have been higher, or the L2 cache may "
     "have held some of its bytes."
 )
 

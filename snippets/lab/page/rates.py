@@ -25,8 +25,8 @@ from snippets.lab.recording.schema import Ceiling
 
 TOO_SHORT, IN_L2, ABOVE = "too short", "in L2", "above a ceiling"
 WHY = {
-    TOO_SHORT: f"a kernel below {LEAST_US:g} µs has no percentage, because the ceilings were timed with the gap "
-    "between two kernels",
+    TOO_SHORT: f"a kernel below {LEAST_US:g} µs has no percentage, because the time of a ceiling includes the "
+    "gap between two kernels",
     IN_L2: "the kernel's bytes fit into the L2 cache, so the memory's rate doesn't limit the kernel",
     ABOVE: "kernels in a short trace run at a higher clock than in a long timing, and the L2 cache may hold a part "
     "of the bytes",
@@ -88,7 +88,8 @@ class Rates:
         if self.used:
             listed = ", ".join(_named(ceiling) for ceiling in self.used.values())
             text += (
-                f" Percentages: the rate compared with this GPU's ceilings in the same session ({listed}), low to high."
+                f" Percentages compare the kernel's rate with this GPU's ceilings in the same session ({listed}). "
+                "If a percentage has two numbers, they are the lowest and the highest share."
             )
         text += "".join(f" {reason[0].upper()}{reason[1:]}: {WHY[reason]}." for reason in self.reasons)
         return note(text)

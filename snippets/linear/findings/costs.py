@@ -37,7 +37,8 @@ MATMULS = ("linear/eager", "linear/eager_wide", "matmul_add/eager_64", "matmul_a
 
 @claim("O-L1", equals(True), scope="this-gpu")
 def same_wide_kernel(device: Device) -> Figure:
-    """To turn 64 rows of 1024 numbers into rows of 4096, nn.Linear runs one kernel, the same eager and compiled."""
+    """To turn 64 rows of 1024 numbers into rows of 4096, nn.Linear runs one kernel, which is the same in eager code and
+    in compiled code."""
     return one_and_the_same(device["linear/eager_wide"], device["linear/compiled_wide"])
 
 
@@ -50,8 +51,8 @@ def same_at_both_shapes(device: Device) -> Figure:
 
 @claim("O-L3", matches("[^,+]*Launch[^,+]*"), scope="this-gpu")
 def cuda_calls(device: Device) -> Figure:
-    """A forward of nn.Linear makes one CUDA call, the launch, and no occupancy query, eager or compiled, at both
-    shapes."""
+    """At both shapes, an eager forward and a compiled forward of nn.Linear each make one CUDA call, the launch, and no
+    occupancy query."""
     calls = [device[layer].per_step(lambda step: " + ".join(call.name for call in step.calls)) for layer in LAYERS]
     kinds = ", ".join(dict.fromkeys(figure.text for figure in calls))
     return derived(kinds, *calls, display=f"{kinds}, in all {len(calls)} variants")
@@ -85,8 +86,8 @@ def same_gpu_time(device: Device) -> Figure:
 
 @claim("O-L6", at_least(2), scope="timing")
 def overhead_bound(device: Device) -> Figure:
-    """On this host, nn.Linear is overhead-bound at both shapes, eager and compiled: enqueueing a call takes the CPU at
-    least twice its GPU time."""
+    """On this host, eager and compiled calls of nn.Linear are overhead-bound at both shapes: enqueueing a call takes
+    the CPU at least twice the call's GPU time."""
     ratios = {experiment: ratio_of_kinds(device[experiment], "enqueue") for experiment in LAYERS}
     return deciding(ratios, min(ratio.number for ratio in ratios.values()))
 
@@ -138,7 +139,8 @@ def rows_of_both(device: Device) -> Figure:
 
 @claim("O-L11", at_least(1.5), scope="timing")
 def loop_of_both(device: Device) -> Figure:
-    """On this host, a Python loop over the wide layer with 4096 rows takes at least 50 % longer compiled than eager."""
+    """On this host, a Python loop over the wide layer with 4096 rows takes at least 50 % longer if the layer is
+    compiled than if the layer is eager."""
     eager, compiled = (device[f"{sweep}[batch=4096]"] for sweep in SWEEPS.values())
     return paired_ratio(compiled, eager, "from_python")
 

@@ -37,7 +37,8 @@ def large_matmul(device: Device) -> Figure:
 def product_4096(device: Device) -> Figure:
     """At size 4096, the product of matmul_add takes about 580 µs.
 
-    This GPU is newer and faster. Between two GPUs, compare rates and shares of a ceiling, not times."""
+    This GPU is newer and faster than Part 1's GPU. Between two GPUs, compare rates and shares of a ceiling, not
+    times."""
     return device["matmul_add/eager_4096"].per_step(lambda step: matmul(step)[0].duration_us, "us")
 
 

@@ -148,8 +148,8 @@ def idle_at_64(device: Device) -> Figure:
 def totals_meet(device: Device) -> Figure:
     """At size 4096, the profiler's totals of CPU time and of GPU time differ by at most 10 %.
 
-    Until the first kernel starts, only the CPU works. This faster GPU finishes three steps sooner, so the time before
-    the first kernel is a larger part of the CPU total."""
+    Until the first kernel starts, only the CPU works. This GPU finishes three steps sooner than Part 1's GPU, so the
+    time before the first kernel is a larger part of the CPU total."""
     return of_traces(device, busy_share, *LARGE)
 
 

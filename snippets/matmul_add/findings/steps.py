@@ -142,8 +142,8 @@ def offset_us(step: Step) -> float:
 def offset(device: Device) -> Figure:
     """At size 64 in a new process, the GPU lane lags behind the CPU lane by milliseconds.
 
-    Here the lag is the time that the CPU needs to reach the launch, and the GPU to begin. The profiler's buffer request
-    is in the warm-up step, which the trace doesn't keep."""
+    Here the lag is the time in which the CPU reaches the launch and the GPU begins the kernel. The profiler's buffer
+    request is in the warm-up step, which the trace doesn't keep."""
     return device["matmul_add/eager_64_cold"].per_step(offset_us, "us")
 
 

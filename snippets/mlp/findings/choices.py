@@ -61,7 +61,7 @@ def block_elements(device: Device, launch: Launch, experiment: str = "mlp/compil
 
 def config_name(device: Device, launch: Launch, experiment: str = "mlp/compiled") -> str:
     """A launch configuration of the fused kernel: elements of the result for each block, threads of a block."""
-    return f"{block_elements(device, launch, experiment)} elements to {launch[1]} threads"
+    return f"{block_elements(device, launch, experiment)} elements for {launch[1]} threads"
 
 
 def fast_and_slow(device: Device) -> tuple[Launch, Launch]:
@@ -91,7 +91,7 @@ def most(figure: Figure) -> bool:
     return figure.number > 50
 
 
-@claim("O-P17", equals("1024 elements to 128 threads, 512 elements to 256 threads"), scope="this-gpu")
+@claim("O-P17", equals("1024 elements for 128 threads, 512 elements for 256 threads"), scope="this-gpu")
 def two_configurations(device: Device) -> Figure:
     """In repeated compilations, the MLP's fused kernel gets one of two launch configurations: blocks of 128 threads for
     1024 elements, or blocks of 256 threads for 512 elements."""
@@ -206,7 +206,7 @@ def choices(device: Device) -> Html:
         for launch, timing in draws(device).items()
     }
     groups["one row for each block"] = {"Liger": in_trace(device["mlp/liger"])}
-    caption = "Time of the fused kernel by launch configuration, and how many compilations chose the configuration"
+    caption = "Time of the fused kernel by launch configuration, and how many compilations chose each configuration"
     chart = timing_bars(device, groups, caption, axis="time of the fused kernel")
     rows: list[Sequence[Cell]] = [
         [name, number, config_name(device, each.launch), format_value(each.us, "us"), _log_text(each)]

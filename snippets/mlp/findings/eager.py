@@ -225,8 +225,8 @@ def back_to_back(device: Device, work: str) -> Figure:
 
 @claim("O-P27", at_most(1), scope="timing")
 def up_after_work(device: Device) -> Figure:
-    """In CUDA graphs, the MLP's product up takes no longer right after gate, after a product with a small result or
-    after a fill than after the longest idle gap."""
+    """In CUDA graphs, the MLP's product up is no faster after the longest idle gap than right after gate, a product
+    with a small result, or a fill."""
     return largest(*(back_to_back(device, work) for work in ("gate", "small result", "fill")))
 
 

@@ -85,8 +85,8 @@ def memory_is_hidden(device: Device) -> Figure:
 
 @claim("RG4", between(1, 4), scope="timing")
 def where_growth_begins(device: Device) -> Figure:
-    """The GPU's time for the stack begins to grow at one to four times the number of tokens from which on the stack's
-    FLOPs take longer than its bytes."""
+    """The GPU's time for the stack begins to grow at one to four times the number of tokens at which the stack's FLOPs
+    begin to take longer than its bytes."""
     run = device[STACK]
     return derived(growth_from(run).number / memory_until(run).number, growth_from(run), unit="x")
 

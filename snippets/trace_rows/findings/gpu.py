@@ -36,7 +36,7 @@ def streams_annotated(device: Device) -> Figure:
 
 @claim("R8", equals(5))
 def five_copies(device: Device) -> Figure:
-    """Five ways to copy a tensor end in five calls of `aten::copy_`."""
+    """Five methods that copy a tensor end in five calls of `aten::copy_`."""
     return device["trace_rows/copies"].per_step(lambda step: sum(op.name == "aten::copy_" for op in step.ops))
 
 

@@ -76,7 +76,8 @@ def saved_as_derived(device: Device) -> Figure:
 
 @claim("TM32", between(0.99, 1.01))
 def compiled_left_as_saved(device: Device) -> Figure:
-    """The compiled forward leaves as many bytes allocated as autograd saves and the loss holds together, within 1 %."""
+    """The compiled forward leaves as many bytes allocated as the sum of the bytes that autograd saves and the bytes
+    that the loss holds, within 1 %."""
     known = saved_bytes(device, "compiled") + loss_bytes(device)
     return ratio(device, "compiled", left_by_forward(device, "compiled"), known)
 
@@ -201,8 +202,8 @@ def recomputed_work(step: Step) -> list[GpuActivity]:
 
 @claim("TM61", between(0.9, 1.1), scope="timing")
 def added_as_recomputed(device: Device) -> Figure:
-    """At a batch of 128, recomputing adds the share of a step's time that forward's kernels take without each block's
-    last product and sum, within a tenth."""
+    """At a batch of 128, recomputing lengthens a step by the share of the step that the repeated kernels take, within a
+    tenth. The repeated kernels are forward's kernels without each block's last product and sum."""
     added = unpaired_ratio(recomputing_adds(device), recomputed_time_share(device))
     if launching_again(device).number < kernels_with_recomputing(device).number:
         return added
@@ -211,7 +212,7 @@ def added_as_recomputed(device: Device) -> Figure:
 
 @claim("TM45", at_least(80), scope="timing")
 def recomputing_is_launched(device: Device) -> Figure:
-    """At a batch of 64, launching takes at least 80 % of the time of a step that recomputes."""
+    """At a batch of 64, launching a step that recomputes takes the CPU at least 80 % of the step's time."""
     launched, waited = (_time(device, SMALL, "recomputed", kind) for kind in ("enqueue", "from_python"))
     return percent(unpaired_ratio(launched, waited))
 

@@ -73,7 +73,7 @@ def reasons_to_lower_the_clock(device: Device) -> Figure:
 
 @claim("TM28", at_most(0.95), scope="timing")
 def lower_clock(device: Device) -> Figure:
-    """While compiled steps with bf16 weights run, the GPU's clock is at most 0.95 times the clock during steps in
+    """The GPU's clock is at most 0.95 times as high during compiled steps with bf16 weights as during steps in
     float32."""
     return unpaired_ratio(compiled_clock(device), float32_clock(device))
 

@@ -93,8 +93,8 @@ def _eager(device: Device, variant: str) -> Timing:
 
 @claim("TS66", between(0.8, 1.25), scope="timing")
 def eager_in_silence(device: Device) -> Figure:
-    """From a sequence length's second iteration on, an iteration without a graph takes as long as with mark_dynamic,
-    within a quarter."""
+    """After the first iteration at a sequence length, an iteration without a graph takes as long as an iteration with
+    mark_dynamic, within a quarter."""
     eager, compiled = (_eager(device, variant) for variant in ("before", "after"))
     return ratio_of_pairs(eager, compiled, f"{device[f'{CHAPTER}/lengths'].origin}, in pairs")
 

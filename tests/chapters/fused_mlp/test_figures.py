@@ -331,7 +331,7 @@ VALUES: list[tuple[Callable[[AlteredDevice], None], dict[str, object]]] = [
     (lambda device: generated(device, MM, "triton_red_fused_0"), {"compiled_once_more": "cuBLAS, triton_red_fused_0"}),
     (lambda device: with_slow_pointwise(device, "compiled", "max_autotune"),
      {"pointwise_compiled_us": 55.5, "pointwise_max_autotune_us": 55.5,
-      "pointwise_launch": "512 elements to 256 threads"}),
+      "pointwise_launch": "512 elements for 256 threads"}),
     (with_cold_halves, {"h200_gate_up_of_bare_cold": 91}),
     (in_two_processes, {"of_each_process": "171 µs, 190 µs"}),
     (by_hand.errors, {"rough_from": 1.0}),

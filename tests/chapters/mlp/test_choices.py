@@ -24,7 +24,7 @@ def test_configurations_by_hand() -> None:
         FAST: (40.0, (40.0, 40.0, 41.0)),
         SLOW: (61.0, (60.0, 62.0, 61.0)),
     }
-    assert measured(device, "O-P17").value == "1024 elements to 128 threads, 512 elements to 256 threads"
+    assert measured(device, "O-P17").value == "1024 elements for 128 threads, 512 elements for 256 threads"
     assert measured(device, "O-P18").value == pytest.approx(61 / 40)
     assert measured(device, "O-P18").spread == pytest.approx((60 / 41, 62 / 40))
     assert (figure("slow_choices", device).value, measured(device, "O-P19").text) == (3, "3 of 4")
@@ -87,11 +87,11 @@ def test_a_compiler_that_always_chooses_the_same() -> None:
 
 def test_the_configurations_of_the_page_s_forwards() -> None:
     device = probed()
-    slow = "512 elements to 256 threads"
+    slow = "512 elements for 256 threads"
     assert [figure(name, device).text for name in ("shown_launch", "wide_launch")] == [slow, slow]
     assert [figure(name, device).text for name in ("shown_choice", "wide_choice")] == ["slower", "slower"]
     device.kernels("mlp/compiled_4096", lambda kernel: replace(kernel, grid=(32768, 1, 1), block=(128, 1, 1)))
-    assert figure("wide_launch", device).text == "1024 elements to 128 threads"
+    assert figure("wide_launch", device).text == "1024 elements for 128 threads"
     assert [figure(name, device).text for name in ("shown_choice", "wide_choice")] == ["slower", "faster"]
     device.kernels("mlp/compiled", lambda kernel: replace(kernel, block=(64, 1, 1)))
     assert figure("shown_choice", device).text == "neither"

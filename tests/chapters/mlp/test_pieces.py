@@ -61,8 +61,8 @@ PIECES: Mapping[str, tuple[Callable[[Device], Html], tuple[str, ...]]] = {
     "choices": (
         choices.choices,
         (
-            "1024 elements to 128 threads: 1 of 4, room 2 of 2",
-            "default 2 1024 elements to 128 threads 40.0 µs 1024 elements, 4 warps",
+            "1024 elements for 128 threads: 1 of 4, room 2 of 2",
+            "default 2 1024 elements for 128 threads 40.0 µs 1024 elements, 4 warps",
         ),
     ),
     "conditions": (choices.conditions, ("as in a new process 3 of 4 60.5 µs", "coordinate_descent_tuning 2 of 2")),

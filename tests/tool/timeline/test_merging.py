@@ -101,8 +101,8 @@ def test_the_work_of_other_steps_has_blocks_of_its_own() -> None:
 def test_what_is_left_out_is_said() -> None:
     lane = gpu(*(Piece(index / 100, 0.005) for index in range(3)), Piece(50, 50))
     assert left_out(reduce_lanes([lane], 100, 2)) == (
-        "3 slices too short to see are drawn as one block with their count and time, filled to the share of time in "
-        "which they run. Perfetto shows them all."
+        "3 slices too short to see are drawn as one block. Each block shows the count and time of its slices, and the "
+        "filled part of a block shows how long its slices run. Perfetto shows them all."
     )
     assert left_out(reduce_lanes([gpu(Piece(0, 50))], 100, 2)) == ""
 
