@@ -66,7 +66,7 @@ RULE = Rule(
     title="Logits of all positions of the prompt",
     looks_for="Before the first token of a token loop, a product computes logits for each position of the prompt. "
     "This product has as many columns as the last product of a token. Only the last position of a sequence picks the "
-    "first token. The other rows take time and much memory.",
+    "first token. The logits of the other positions take time and much memory.",
     threshold=f"The product has at least {MIN_ROWS} times as many rows as for a token. With its conversions, it takes "
     f"at least {MIN_SHARE:.0%} of the GPU's time before the first token.",
     source=f"{LOGITS_TO_KEEP}; the threshold is this book's",

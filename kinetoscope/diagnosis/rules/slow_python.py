@@ -87,8 +87,8 @@ RULE = Rule(
     name="slow-python",
     title="Slow code outside operators",
     looks_for=f"In a trace without GPU work, a step has a time of at least {LONG_US / 1000:.0f} ms in which no thread "
-    "runs an operator or an annotation of its own. In this time, the loop doesn't fetch a batch, compile or collect "
-    "garbage. It runs Python or NumPy, or waits for files, the network or a sleep.",
+    "runs an operator, or code that has an annotation of its own. In this time, the loop doesn't fetch a batch, "
+    "compile or collect garbage. It runs Python or NumPy, or waits for files, the network or a sleep.",
     threshold=f"Such time takes at least {MIN_SHARE:.0%} of a step, in two or more steps. A time between two "
     f"operators doesn't count if it is long only once, or in less than {MIN_LONG_PASSES:.0%} of the loop's passes, "
     "because then another program may have used the core.",

@@ -90,11 +90,11 @@ RULE = Rule(
     name="tiny-operators",
     title="Many tiny operators on the CPU",
     looks_for="In a trace without GPU work, a step calls an operator hundreds of times, and calling the operator "
-    "takes about as long as its work. For example, code computes a loss element by element. Indexing is slowest, "
-    "because its backward pass writes the gradient of the whole tensor for each element. The ceiling is the time of "
-    f"all calls except one call of each operator. The ceiling also includes times below {LONG_US / 1000:.0f} ms in "
-    "which no operator runs, and the time before the backward pass. In these times, the loop's Python runs, or "
-    "autograd orders and frees the graph. Operators of an optimizer have a separate rule.",
+    "takes about as long as its work. For example, code computes a loss element by element. Of such operators, "
+    "indexing is the slowest, because its backward pass writes the gradient of the whole tensor for each element. The "
+    "ceiling is the time of all calls except one call of each operator. The ceiling also includes times below "
+    f"{LONG_US / 1000:.0f} ms in which no operator runs, and the time before the backward pass. In these times, the "
+    "loop's Python runs, or autograd orders and frees the graph. Operators of an optimizer have a separate rule.",
     threshold=f"In a step, an operator has at least {MIN_CALLS} calls with a mean below {TINY_US:.0f} µs. If the "
     f"trace marks steps, {MIN_CALLS_OF_SHORT} calls with a mean below {SHORT_US:.0f} µs also count. With the Python "
     f"between them, the calls take at least {MIN_SHARE:.0%} of a step.",

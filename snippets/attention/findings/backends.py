@@ -233,8 +233,8 @@ def cudnn_kernel(device: Device) -> Figure:
     scope="this-gpu",
 )
 def one_kernel_launch_calls(device: Device) -> Figure:
-    """Driver calls launch the kernels of cuDNN and FlexAttention, and cudaLaunchKernel launches the kernels of
-    efficient and flash."""
+    """The kernels of the backend cuDNN and of FlexAttention are launched by `cuLaunchKernelEx`, and the kernels of the
+    backends efficient and flash by `cudaLaunchKernel`."""
     return per_variant(device, ("efficient", "flash", "cuDNN", "Flex"), launch_calls)
 
 

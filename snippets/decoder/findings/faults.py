@@ -46,7 +46,7 @@ def within_ceiling(identity: str, name: str, fix: str, why: str = "") -> Claim:
         return FAULTS[name].unused(device)
 
     ceiling = f"the ceiling of the rule `{FAULTS[name].rule}`"
-    said = f"{fix} saves at most {ceiling}: the ceiling minus the saved time is at least zero."
+    said = f"{fix} saves no more time than {ceiling}. The figure is the ceiling minus the saved time."
     measure.__doc__ = f"{said}\n\n{why}"
     return claim(identity, at_least(0), scope="timing")(measure)
 
@@ -69,7 +69,7 @@ repeat_kv_speedup = faster(
     "DE61", "repeat_kv", 1.5, "Sharing keys and values between query heads instead of making copies"
 )
 long_cache_speedup = faster(
-    "DE62", "long_cache", 1.2, "Shortening a cache from 64 times the prompt's length to the text's length"
+    "DE62", "long_cache", 1.2, "A cache as long as the text, instead of a cache 64 times as long as the prompt,"
 )
 prompt_logits_speedup = faster("DE63", "prompt_logits", 1.1, "Computing only the last position's logits", "a prompt")
 padded_speedup = faster("DE64", "padded", 3, "Leaving out padding to four times the length", "a prompt")

@@ -59,8 +59,10 @@ def within_ceiling(identity: str, name: str, fix: str) -> Claim:
     def measure(device: Device) -> Figure:
         return FAULTS[name].unused(device)
 
-    said = f"{fix} saves at most the ceiling of the rule `{FAULTS[name].rule}`: ceiling minus saving is at least zero."
-    measure.__doc__ = said
+    measure.__doc__ = (
+        f"{fix} saves no more time than the ceiling of the rule `{FAULTS[name].rule}`. "
+        "The figure is the ceiling minus the saved time."
+    )
     return claim(identity, at_least(0), scope="timing")(measure)
 
 

@@ -28,8 +28,8 @@ def within_ceiling(identity: str, fault: str, mend: str) -> Claim:
         return FAULTS[fault].unused(device)
 
     measure.__doc__ = (
-        f"{mend} saves at most the ceiling of the rule {FAULTS[fault].rule}: "
-        "the ceiling minus the saved time is at least zero."
+        f"{mend} saves no more time than the ceiling of the rule `{FAULTS[fault].rule}`. "
+        "The figure is the ceiling minus the saved time."
     )
     return claim(identity, at_least(0), scope="timing")(measure)
 
