@@ -12,13 +12,13 @@ from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from snippets.decode_kernels.attending import attend_tile
 from snippets.decode_kernels.tiles import (
+    ask,
     gate_up_tile,
     head_tile,
     pair_row,
     qkv_tile,
     residual_tile,
 )
-from snippets.fused_mlp.geglu.few_tokens_kernels import fetch_ahead
 
 
 @triton.jit
@@ -30,14 +30,13 @@ def begin(
     kernel before."""
     if DEPENDENT:
         gdc_launch_dependents()
-        if AHEAD:
-            fetch_ahead(weight, row, 0, K, K, rows, AHEAD, THREADS)
+        ask(weight, row, rows, K, AHEAD, THREADS)
         gdc_wait()
 
 
 @triton.jit
 def qkv_kernel(
-    x, gain, weight, rotary, position, q, keys, values, M, K, heads, kv_heads,
+    x, gain, weight, scale, rotary, position, q, keys, values, M, K, heads, kv_heads,
     length, table_length, eps,
     HEAD_DIM: tl.constexpr, TOKENS: tl.constexpr, BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr, STAGES: tl.constexpr, AHEAD: tl.constexpr,
@@ -48,7 +47,7 @@ def qkv_kernel(
     rows = (heads + 2 * kv_heads) * HEAD_DIM
     begin(weight, row, rows, K, AHEAD, THREADS, DEPENDENT)
     qkv_tile(
-        tile, x, gain, weight, rotary, position, q, keys, values, M, K, heads,
+        tile, x, gain, weight, scale, rotary, position, q, keys, values, M, K, heads,
         kv_heads, length, table_length, eps, HEAD_DIM, TOKENS, BLOCK_N,
         BLOCK_K, STAGES, INTERPRETED,
     )  # fmt: skip
@@ -73,7 +72,7 @@ def attend_kernel(
 
 @triton.jit
 def residual_kernel(
-    y, weight, x, M, N, K,
+    y, weight, scale, x, M, N, K,
     TOKENS: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
     STAGES: tl.constexpr, AHEAD: tl.constexpr, THREADS: tl.constexpr,
     INTERPRETED: tl.constexpr, DEPENDENT: tl.constexpr,
@@ -82,14 +81,14 @@ def residual_kernel(
     row = tile * BLOCK_N + tl.arange(0, BLOCK_N)
     begin(weight, row, N, K, AHEAD, THREADS, DEPENDENT)
     residual_tile(
-        tile, y, weight, x, M, N, K, TOKENS, BLOCK_N, BLOCK_K, STAGES,
+        tile, y, weight, scale, x, M, N, K, TOKENS, BLOCK_N, BLOCK_K, STAGES,
         INTERPRETED,
     )  # fmt: skip
 
 
 @triton.jit
 def gate_up_kernel(
-    x, gain, weight, out, M, N, K, eps,
+    x, gain, weight, scale, out, M, N, K, eps,
     TOKENS: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
     STAGES: tl.constexpr, AHEAD: tl.constexpr, THREADS: tl.constexpr,
     INTERPRETED: tl.constexpr, DEPENDENT: tl.constexpr,
@@ -98,14 +97,14 @@ def gate_up_kernel(
     row = tile * BLOCK_N + tl.arange(0, BLOCK_N)
     begin(weight, row, N, K, AHEAD, THREADS, DEPENDENT)
     gate_up_tile(
-        tile, x, gain, weight, out, M, N, K, eps, TOKENS, BLOCK_N, BLOCK_K,
+        tile, x, gain, weight, scale, out, M, N, K, eps, TOKENS, BLOCK_N, BLOCK_K,
         STAGES, INTERPRETED,
     )  # fmt: skip
 
 
 @triton.jit
 def head_kernel(
-    x, gain, weight, best, best_row, arrived, M, N, K, eps, token, logit,
+    x, gain, weight, scale, best, best_row, arrived, M, N, K, eps, token, logit,
     position, embedding,
     TOKENS: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
     STAGES: tl.constexpr, AHEAD: tl.constexpr, THREADS: tl.constexpr,
@@ -115,7 +114,7 @@ def head_kernel(
     row = tile * BLOCK_N + tl.arange(0, BLOCK_N)
     begin(weight, row, N, K, AHEAD, THREADS, DEPENDENT)
     head_tile(
-        tile, tl.num_programs(0), x, gain, weight, best, best_row, arrived, M,
+        tile, tl.num_programs(0), x, gain, weight, scale, best, best_row, arrived, M,
         N, K, eps, token, logit, position, embedding, TOKENS, BLOCK_N, BLOCK_K,
         STAGES, INTERPRETED,
     )  # fmt: skip

@@ -12,13 +12,13 @@ import triton.language as tl
 
 from snippets.decode_kernels.attending import attend_tile
 from snippets.decode_kernels.tiles import (
+    ask,
     gate_up_tile,
     head_tile,
     pair_row,
     qkv_tile,
     residual_tile,
 )
-from snippets.fused_mlp.geglu.few_tokens_kernels import fetch_ahead
 
 
 @triton.jit
@@ -41,9 +41,17 @@ def address(table, index, like):
 
 
 @triton.jit
+def scale_at(table, index, like):
+    """As `address`, of the scale of a weight: None if `like` is None."""
+    if like is None:
+        return None
+    return address(table, index, like)
+
+
+@triton.jit
 def step_kernel(
     table, x, q, attended, hidden, rotary, position, sums, tops, arrived,
-    norm, head, embedding, best, best_row, token, logit,
+    norm, head, head_scale, embedding, best, best_row, token, logit,
     M, K, H, N, layers, heads, kv_heads, length, table_length, eps, scale,
     HEAD_DIM: tl.constexpr, GROUP: tl.constexpr, TOKENS: tl.constexpr,
     QKV_N: tl.constexpr, OUT_N: tl.constexpr, UP_N: tl.constexpr,
@@ -51,22 +59,26 @@ def step_kernel(
     STAGES: tl.constexpr, BLOCK_KEYS: tl.constexpr, SPLITS: tl.constexpr,
     AHEAD: tl.constexpr, THREADS: tl.constexpr, INTERPRETED: tl.constexpr,
 ):  # fmt: skip
-    """`table` (layers, 8) holds the addresses of a layer's tensors: norm, qkv,
-    out, norm, gate and up, down, keys, values. arrived: (2 + M * kv_heads,),
+    """`table` (layers, 12) holds the addresses of a layer's tensors: norm, qkv,
+    out, norm, gate and up, down, keys, values, and the scales of the four weights. arrived: (2 + M * kv_heads,),
     of barriers, of the head's tiles, and of attention's splits; all zero before
     and after."""
     me, programs = tl.program_id(0), tl.num_programs(0)
     rows = (heads + 2 * kv_heads) * HEAD_DIM
     passed = 0
     for layer in range(layers):
-        entry = table + layer * 8
-        gain, qkv = address(entry, 0, x), address(entry, 1, x)
-        out, gain_2 = address(entry, 2, x), address(entry, 3, x)
-        gate_up, down = address(entry, 4, x), address(entry, 5, x)
+        entry = table + layer * 12
+        gain, qkv = address(entry, 0, x), address(entry, 1, head)
+        out, gain_2 = address(entry, 2, head), address(entry, 3, x)
+        gate_up, down = address(entry, 4, head), address(entry, 5, head)
         keys, values = address(entry, 6, x), address(entry, 7, x)
+        qkv_scale = scale_at(entry, 8, head_scale)
+        out_scale = scale_at(entry, 9, head_scale)
+        gate_up_scale = scale_at(entry, 10, head_scale)
+        down_scale = scale_at(entry, 11, head_scale)
         for tile in range(me, tl.cdiv(rows // 2, QKV_N), programs):
             qkv_tile(
-                tile, x, gain, qkv, rotary, position, q, keys, values, M, K,
+                tile, x, gain, qkv, qkv_scale, rotary, position, q, keys, values, M, K,
                 heads, kv_heads, length, table_length, eps, HEAD_DIM, TOKENS,
                 QKV_N, BLOCK_K, STAGES, INTERPRETED,
             )  # fmt: skip
@@ -84,7 +96,7 @@ def step_kernel(
         arrive_and_wait(arrived, passed)
         for tile in range(me, tl.cdiv(K, OUT_N), programs):
             residual_tile(
-                tile, attended, out, x, M, K, heads * HEAD_DIM, TOKENS, OUT_N,
+                tile, attended, out, out_scale, x, M, K, heads * HEAD_DIM, TOKENS, OUT_N,
                 BLOCK_K, STAGES, INTERPRETED,
             )  # fmt: skip
         ask(gate_up, me * UP_N + tl.arange(0, UP_N), H, K, AHEAD, THREADS)
@@ -92,7 +104,7 @@ def step_kernel(
         arrive_and_wait(arrived, passed)
         for tile in range(me, tl.cdiv(H, UP_N), programs):
             gate_up_tile(
-                tile, x, gain_2, gate_up, hidden, M, H, K, eps, TOKENS, UP_N,
+                tile, x, gain_2, gate_up, gate_up_scale, hidden, M, H, K, eps, TOKENS, UP_N,
                 BLOCK_K, STAGES, INTERPRETED,
             )  # fmt: skip
         ask(down, me * DOWN_N + tl.arange(0, DOWN_N), K, H, AHEAD, THREADS)
@@ -100,10 +112,12 @@ def step_kernel(
         arrive_and_wait(arrived, passed)
         for tile in range(me, tl.cdiv(K, DOWN_N), programs):
             residual_tile(
-                tile, hidden, down, x, M, K, H, TOKENS, DOWN_N, BLOCK_K,
+                tile, hidden, down, down_scale, x, M, K, H, TOKENS, DOWN_N, BLOCK_K,
                 STAGES, INTERPRETED,
             )  # fmt: skip
-        following = address(table, tl.minimum(layer + 1, layers - 1) * 8 + 1, x)
+        following = address(
+            table, tl.minimum(layer + 1, layers - 1) * 12 + 1, head
+        )
         row = pair_row(me * QKV_N + tl.arange(0, QKV_N), HEAD_DIM)
         ask(following, row, rows, K, AHEAD, THREADS)
         passed += programs
@@ -111,17 +125,10 @@ def step_kernel(
     tiles = tl.cdiv(N, HEAD_N)
     for tile in range(me, tiles, programs):
         head_tile(
-            tile, tiles, x, norm, head, best, best_row, arrived + 1, M, N, K,
+            tile, tiles, x, norm, head, head_scale, best, best_row, arrived + 1, M, N, K,
             eps, token, logit, position, embedding, TOKENS, HEAD_N, BLOCK_K,
             STAGES, INTERPRETED,
         )  # fmt: skip
     # the last program to end counts from zero again, for the next step
     if tl.atomic_add(arrived, 1) == passed + programs - 1:
         tl.atomic_xchg(arrived, 0)
-
-
-@triton.jit
-def ask(weight, row, rows, K, AHEAD: tl.constexpr, THREADS: tl.constexpr):
-    """Ask for the first elements of these rows, without waiting for them."""
-    if AHEAD:
-        fetch_ahead(weight, row, 0, K, K, rows, AHEAD, THREADS)

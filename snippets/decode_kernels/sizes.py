@@ -53,8 +53,35 @@ FEW_TOKENS = Tiles(
 )
 
 
-def require(config, batch: int) -> None:
+INT8_ONE_TOKEN = Tiles(
+    qkv=Tile(4, 2048),
+    out=Tile(4, 2048),
+    gate_up=Tile(4, 2048),
+    down=Tile(4, 2048),
+    head=Tile(8, 2048),
+    ahead=1024,
+)
+INT8_FEW_TOKENS = Tiles(
+    qkv=Tile(16, 512),
+    out=Tile(16, 512),
+    gate_up=Tile(16, 512),
+    down=Tile(16, 512),
+    head=Tile(32, 512),
+    ahead=1024,
+)
+"""Twice as many weights, so as many bytes."""
+
+
+def tiles_for(batch: int, int8: bool) -> Tiles:
+    """The default tiles."""
+    if int8:
+        return INT8_ONE_TOKEN if batch == 1 else INT8_FEW_TOKENS
+    return ONE_TOKEN if batch == 1 else FEW_TOKENS
+
+
+def require(config, batch: int, int8: bool = False) -> None:
     """Raise `ValueError` for sizes that the kernels would compute wrongly."""
+    row = 16 if int8 else 8  # weights in 16 bytes
     if not 1 <= batch <= MOST_TOKENS:
         raise ValueError(f"a batch of {batch} is not 1 to {MOST_TOKENS}")
     if config.head_dim not in (16, 32, 64, 128, 256):
@@ -62,9 +89,9 @@ def require(config, batch: int) -> None:
             f"heads of {config.head_dim}: these kernels need 16, 32, 64, 128 or 256"
         )
     for name in ("dim", "hidden"):
-        if getattr(config, name) % 8:
+        if getattr(config, name) % row:
             raise ValueError(
-                f"{name} {getattr(config, name)}: no multiple of 8"
+                f"{name} {getattr(config, name)}: no multiple of {row}"
             )
     if config.heads % config.kv_heads:
         raise ValueError(

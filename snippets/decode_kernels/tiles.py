@@ -14,10 +14,25 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from snippets.fused_mlp.geglu.few_tokens_kernels import fetch_ahead
+
+
+@triton.jit
+def ask(weight, row, rows, K, AHEAD: tl.constexpr, THREADS: tl.constexpr):
+    """Ask for the first elements of these rows, without waiting for them."""
+    if AHEAD:
+        if weight.dtype.element_ty == tl.int8:  # in pairs: 16 bytes at least
+            pairs = weight.to(tl.pointer_type(tl.int16))
+            fetch_ahead(
+                pairs, row, 0, K // 2, K // 2, rows, AHEAD // 2, THREADS
+            )
+        else:
+            fetch_ahead(weight, row, 0, K, K, rows, AHEAD, THREADS)
+
 
 @triton.jit
 def multiply(
-    x, gain, weight, row, rows, second, M, K, eps,
+    x, gain, weight, scale, row, rows, second, M, K, eps,
     TOKENS: tl.constexpr, BLOCK_K: tl.constexpr, STAGES: tl.constexpr,
     NORM: tl.constexpr, PAIRED: tl.constexpr, INTERPRETED: tl.constexpr,
 ):  # fmt: skip
@@ -27,9 +42,11 @@ def multiply(
 
     With NORM, of x behind an RMS norm with `gain` (K,). The norm's factor is
     the same for all products of a token, so it may come last: the sum of
-    squares is ready when the products are.
+    squares is ready when the products are. So may the scale (rows,) in float32
+    of a weight in int8; it is None for other weights.
     """
-    K = K // 8 * 8  # rows of 16 bytes: the compiler would not know
+    each: tl.constexpr = 8 if scale is None else 16  # weights in 16 bytes
+    K = K // each * each  # true of K, but unknown to the compiler
     BLOCK_N: tl.constexpr = row.shape[0]
     col = tl.arange(0, BLOCK_K)
     token = tl.arange(0, TOKENS)
@@ -56,16 +73,16 @@ def multiply(
                 None, :
             ]
         if TOKENS > 1:
-            y = tl.trans(y.to(w.dtype))
+            y = tl.trans(y.to(x.dtype.element_ty))
             if INTERPRETED:  # there bf16 products are wrong
                 y = y.to(tl.float32)
-        acc = accumulate(w, y, acc, INTERPRETED)
+        acc = accumulate(w, y, acc)
         if PAIRED:
             w = tl.load(
                 weight_below + (at + k), there, 0.0,
                 eviction_policy="evict_first",
             )  # fmt: skip
-            other = accumulate(w, y, other, INTERPRETED)
+            other = accumulate(w, y, other)
     if TOKENS == 1:
         acc = tl.sum(acc, 1)[:, None]
         other = tl.sum(other, 1)[:, None]
@@ -73,19 +90,22 @@ def multiply(
         factor = tl.rsqrt(tl.sum(squares, 1) / K + eps)[None, :]
         acc *= factor
         other *= factor
+    if scale is not None:
+        inside = row < rows
+        acc *= tl.load(scale + row, inside, 0.0)[:, None]
+        if PAIRED:
+            other *= tl.load(scale + second + row, inside, 0.0)[:, None]
     return acc, other
 
 
 @triton.jit
-def accumulate(w, y, acc, INTERPRETED: tl.constexpr):
+def accumulate(w, y, acc):
     """acc + w * y for one token, without tensor cores, since each weight is
     needed once; otherwise acc + w @ y."""
     if y.shape[0] == 1:
         acc += w.to(tl.float32) * y
     else:
-        if INTERPRETED:
-            w = w.to(tl.float32)
-        acc = tl.dot(w, y, acc)
+        acc = tl.dot(w.to(y.dtype), y, acc)
     return acc
 
 
@@ -97,7 +117,7 @@ def pair_row(pair, HEAD_DIM: tl.constexpr):
 
 @triton.jit
 def qkv_tile(
-    tile, x, gain, weight, rotary, position, q, keys, values, M, K, heads,
+    tile, x, gain, weight, scale, rotary, position, q, keys, values, M, K, heads,
     kv_heads, length, table_length, eps,
     HEAD_DIM: tl.constexpr, TOKENS: tl.constexpr, BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr, STAGES: tl.constexpr, INTERPRETED: tl.constexpr,
@@ -114,7 +134,7 @@ def qkv_tile(
     all_heads = heads + 2 * kv_heads
     row = pair_row(pair, HEAD_DIM)
     low, high = multiply(
-        x, gain, weight, row, all_heads * HEAD_DIM, half, M, K, eps,
+        x, gain, weight, scale, row, all_heads * HEAD_DIM, half, M, K, eps,
         TOKENS, BLOCK_K, STAGES, True, True, INTERPRETED,
     )  # fmt: skip
     now = tl.load(position)
@@ -148,14 +168,14 @@ def qkv_tile(
 
 @triton.jit
 def residual_tile(
-    tile, y, weight, x, M, N, K,
+    tile, y, weight, scale, x, M, N, K,
     TOKENS: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
     STAGES: tl.constexpr, INTERPRETED: tl.constexpr,
 ):  # fmt: skip
     """x (M, N) += y (M, K) @ weight.T, of BLOCK_N columns of x."""
     row = tile * BLOCK_N + tl.arange(0, BLOCK_N)
     acc, _ = multiply(
-        y, y, weight, row, N, 0, M, K, 0.0, TOKENS, BLOCK_K, STAGES, False,
+        y, y, weight, scale, row, N, 0, M, K, 0.0, TOKENS, BLOCK_K, STAGES, False,
         False, INTERPRETED,
     )  # fmt: skip
     token = tl.arange(0, TOKENS)[None, :]
@@ -168,7 +188,7 @@ def residual_tile(
 
 @triton.jit
 def gate_up_tile(
-    tile, x, gain, weight, out, M, N, K, eps,
+    tile, x, gain, weight, scale, out, M, N, K, eps,
     TOKENS: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
     STAGES: tl.constexpr, INTERPRETED: tl.constexpr,
 ):  # fmt: skip
@@ -176,7 +196,7 @@ def gate_up_tile(
     (2 N, K) holds the rows of gate, then the rows of up."""
     row = tile * BLOCK_N + tl.arange(0, BLOCK_N)
     gate, up = multiply(
-        x, gain, weight, row, N, N, M, K, eps, TOKENS, BLOCK_K, STAGES, True, True,
+        x, gain, weight, scale, row, N, N, M, K, eps, TOKENS, BLOCK_K, STAGES, True, True,
         INTERPRETED,
     )  # fmt: skip
     value = gate * tl.sigmoid(gate) * up
@@ -188,7 +208,7 @@ def gate_up_tile(
 
 @triton.jit
 def head_tile(
-    tile, tiles, x, gain, weight, best, best_row, arrived, M, N, K, eps,
+    tile, tiles, x, gain, weight, scale, best, best_row, arrived, M, N, K, eps,
     token_out, logit_out, position, embedding,
     TOKENS: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
     STAGES: tl.constexpr, INTERPRETED: tl.constexpr,
@@ -202,7 +222,7 @@ def head_tile(
     """
     row = tile * BLOCK_N + tl.arange(0, BLOCK_N)
     logit, _ = multiply(
-        x, gain, weight, row, N, 0, M, K, eps, TOKENS, BLOCK_K, STAGES,
+        x, gain, weight, scale, row, N, 0, M, K, eps, TOKENS, BLOCK_K, STAGES,
         True, False, INTERPRETED,
     )  # fmt: skip
     # compared as a model compares: rounded

@@ -54,6 +54,7 @@ MORE_FILES: Mapping[str, Mapping[str, str]] = {
     "decode_kernels": {
         "attending.py": "attention of one token, which two kernels call",
         "persistent.py": "the kernel of a whole step",
+        "quantized.py": "weights in int8, which a reader copies",
         "sizes.py": "how a step cuts its weights",
         "steps.py": "a step of a decoder, which a reader calls",
         "tiles.py": "the products of a step, which two kernels call",

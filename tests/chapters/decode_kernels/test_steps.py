@@ -15,7 +15,8 @@ import pytest
 import torch
 
 from snippets.decode_kernels import sizes, steps
-from snippets.decode_kernels.experiments import EXPERIMENTS, part_bytes
+from snippets.decode_kernels.experiments import EXPERIMENTS
+from snippets.decode_kernels.experiments.parts import part_bytes
 from snippets.decode_kernels.sizes import Tile, Tiles
 from snippets.decoder import model
 from snippets.decoder.compiling import join_projections
