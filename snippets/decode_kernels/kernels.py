@@ -21,6 +21,7 @@ from snippets.decode_kernels.tiles import (
 )
 
 
+# --8<-- [start:begin]
 @triton.jit
 def begin(
     weight, row, rows, K,
@@ -34,6 +35,7 @@ def begin(
         gdc_wait()
 
 
+# --8<-- [end:begin]
 @triton.jit
 def qkv_kernel(
     x, gain, weight, scale, rotary, position, q, keys, values, M, K, heads, kv_heads,

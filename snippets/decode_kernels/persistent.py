@@ -21,6 +21,7 @@ from snippets.decode_kernels.tiles import (
 )
 
 
+# --8<-- [start:barrier]
 @triton.jit
 def arrive_and_wait(arrived, target):
     """Return when `target` arrivals have been counted: all programs have
@@ -32,6 +33,7 @@ def arrive_and_wait(arrived, target):
     tl.debug_barrier()
 
 
+# --8<-- [end:barrier]
 @triton.jit
 def address(table, index, like):
     """The tensor at a place of the table of addresses; its type is that of
@@ -94,14 +96,16 @@ def step_kernel(
         ask(out, row, K, heads * HEAD_DIM, AHEAD, THREADS)
         passed += programs
         arrive_and_wait(arrived, passed)
+        # --8<-- [start:part]
         for tile in range(me, tl.cdiv(K, OUT_N), programs):
             residual_tile(
-                tile, attended, out, out_scale, x, M, K, heads * HEAD_DIM, TOKENS, OUT_N,
-                BLOCK_K, STAGES, INTERPRETED,
+                tile, attended, out, out_scale, x, M, K, heads * HEAD_DIM,
+                TOKENS, OUT_N, BLOCK_K, STAGES, INTERPRETED,
             )  # fmt: skip
         ask(gate_up, me * UP_N + tl.arange(0, UP_N), H, K, AHEAD, THREADS)
         passed += programs
         arrive_and_wait(arrived, passed)
+        # --8<-- [end:part]
         for tile in range(me, tl.cdiv(H, UP_N), programs):
             gate_up_tile(
                 tile, x, gain_2, gate_up, gate_up_scale, hidden, M, H, K, eps, TOKENS, UP_N,

@@ -28,6 +28,7 @@ def quantize(weight: Tensor) -> tuple[Tensor, Tensor]:
     return codes.to(torch.int8), scale
 
 
+# --8<-- [end:quantize]
 class Int8Linear(nn.Module):
     """A product with weights in int8. The scale multiplies the sum, in
     float32. Shapes: x (..., k), result (..., rows) in the type of x."""
@@ -64,9 +65,6 @@ def quantized(module: nn.Module) -> nn.Module:
         if child is not None
     }
     return other
-
-
-# --8<-- [end:quantize]
 
 
 def exact(model):

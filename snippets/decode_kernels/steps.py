@@ -122,6 +122,7 @@ class TokenStep:
     def run(self, kernel, programs: int, *arguments, **options) -> None:
         kernel[programs,](*arguments, **options)
 
+    # --8<-- [start:layer]
     def launch_layer(self, layer, kept) -> None:
         self.launch_qkv(layer, kept)
         self.launch_attend(layer, kept)
@@ -129,6 +130,7 @@ class TokenStep:
         self.launch_gate_up(layer, kept)
         self.launch_down(layer, kept)
 
+    # --8<-- [end:layer]
     def launch_qkv(self, layer, kept) -> None:
         config, rotary = self.model.config, self.model.rotary
         tile, attention = self.tiles.qkv, layer.self_attn

@@ -166,6 +166,7 @@ def qkv_tile(
     tl.store(to + half, last.to(values.dtype.element_ty), is_v)
 
 
+# --8<-- [start:residual]
 @triton.jit
 def residual_tile(
     tile, y, weight, scale, x, M, N, K,
@@ -175,8 +176,8 @@ def residual_tile(
     """x (M, N) += y (M, K) @ weight.T, of BLOCK_N columns of x."""
     row = tile * BLOCK_N + tl.arange(0, BLOCK_N)
     acc, _ = multiply(
-        y, y, weight, scale, row, N, 0, M, K, 0.0, TOKENS, BLOCK_K, STAGES, False,
-        False, INTERPRETED,
+        y, y, weight, scale, row, N, 0, M, K, 0.0, TOKENS, BLOCK_K, STAGES,
+        False, False, INTERPRETED,
     )  # fmt: skip
     token = tl.arange(0, TOKENS)[None, :]
     row = row[:, None]
@@ -186,6 +187,7 @@ def residual_tile(
     tl.store(at, acc.to(x.dtype.element_ty), there)
 
 
+# --8<-- [end:residual]
 @triton.jit
 def gate_up_tile(
     tile, x, gain, weight, scale, out, M, N, K, eps,
