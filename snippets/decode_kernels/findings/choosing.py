@@ -14,13 +14,28 @@ from snippets.decode_kernels.findings.names import (
     ONE,
     PLAIN,
     REDUCE_OVERHEAD,
+    generate_of,
 )
-from snippets.decode_kernels.findings.rungs import LARGE_MODEL, SMALL_MODEL, steady_over
+from snippets.decode_kernels.findings.rungs import LARGE_MODEL, SMALL_MODEL, steady_over, steady_us
+from snippets.decoder.findings.probed import time
 from snippets.lab.charts.numbers import figure_cell
-from snippets.lab.finding import Device, Figure, Measure, NotTimed, at_least, at_most, claim, percent_saved
+from snippets.lab.finding import (
+    Device,
+    Figure,
+    Measure,
+    NotTimed,
+    at_least,
+    at_most,
+    claim,
+    percent_saved,
+    unpaired_ratio,
+)
 from snippets.lab.page import show as show
 
+GENERATE = "generate with a static cache"
+"""The library transformers compiles the model by itself."""
 WORK = {
+    GENERATE: ('cache_implementation="static"', "any model of transformers, any GPU of torch.compile"),
     REDUCE_OVERHEAD: ("a static cache, and an argument of torch.compile", "any model, any GPU of torch.compile"),
     GPT_FAST: (
         "the same, with joined queries, keys and values, and tuning",
@@ -46,17 +61,25 @@ def little_left_to_save(device: Device) -> Figure:
     return steady_over(device, LARGE_MODEL, EARLY, MAX_AUTOTUNE)
 
 
+def generate_us(device: Device, model: str) -> Figure:
+    """The time of a token of `generate` with a static cache, which includes its stop check."""
+    return time(device, generate_of(model), "variants", "static", "us")
+
+
 def choices(device: Device) -> Html:
     """Every step: what its user does, where it runs, and its time over the reduce-overhead step's."""
     rows: list[list[Cell]] = []
-    for variant, heading in HEADINGS.items():
-        rows.append([heading, *WORK[variant], *(_over(device, model, variant) for model in MODELS)])
+    for variant, work in WORK.items():
+        heading = HEADINGS.get(variant, variant)
+        rows.append([heading, *work, *(_over(device, model, variant) for model in MODELS)])
     head = ["step", "what you do", "where it runs", *(f"time, {model} weights" for model in MODELS)]
     return table("Time of each step, divided by the time of the reduce-overhead step", head, rows, text_columns=3)
 
 
 def _over(device: Device, model: str, variant: str) -> Cell:
     try:
+        if variant == GENERATE:
+            return figure_cell(unpaired_ratio(generate_us(device, model), steady_us(device, model, REDUCE_OVERHEAD)))
         return figure_cell(steady_over(device, model, variant, REDUCE_OVERHEAD))
     except NotTimed:
         return None

@@ -61,6 +61,11 @@ def errors_of(model: str) -> str:
     return f"{CHAPTER}/errors_{MODELS[model][0]}"
 
 
+def generate_of(model: str) -> str:
+    """The experiment of a token of transformers' `generate` with a static cache."""
+    return f"{CHAPTER}/generate_static_{MODELS[model][0]}"
+
+
 def kernels_of(shape: Shape) -> int:
     """Kernels of a step of five kernels a layer and one for the head."""
     return len(LAYER_PARTS) * shape.layers + 1

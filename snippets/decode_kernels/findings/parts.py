@@ -86,9 +86,9 @@ def more_bytes_read_faster(device: Device) -> Figure:
     return unpaired_ratio(*(part_share(device, SMALL_MODEL, part) for part in ("gate_up", "out")))
 
 
-@claim("DK26", at_least(90))
+@claim("DK26", at_least(99))
 def bytes_of_products(device: Device) -> Figure:
-    """For one text after 528 earlier tokens, at least 90 % of the bytes that a step reads are weights of the layers'
+    """For one text after 528 earlier tokens, at least 99 % of the bytes that a step reads are weights of the layers'
     products and of the output head."""
     reading = {part: bytes_of(device, SMALL_MODEL, part) for part in PART_NAMES}
     share = 100 * (1 - reading["attend"] / sum(reading.values()))
