@@ -36,8 +36,8 @@ def _origin(device: Device, model: str) -> str:
 
 @claim("DK21", at_most(1.5))
 def error_over_compiled(device: Device) -> Figure:
-    """The logits of the early-launch step differ from float32 by at most 1.5 times as much as the logits of the
-    max-autotune graph."""
+    """For the smaller model, the logits of the early-launch step differ from float32 by at most 1.5 times as much as
+    the logits of the max-autotune graph."""
     found = [error(device, SMALL_MODEL, each) for each in (EARLY, MAX_AUTOTUNE)]
     if not found[1]:
         raise NotTimed("the logits of the max-autotune graph don't differ from float32")

@@ -42,9 +42,9 @@ WORK = {
         "any model, any GPU of torch.compile",
     ),
     MAX_AUTOTUNE: ("joined projections and a CUDA graph, and minutes of tuning", "any model, any GPU of torch.compile"),
-    PLAIN: ("nothing new: the step of this chapter", "a Llama in bf16, up to 16 texts, Ampere or later"),
-    EARLY: ("nothing new: the step of this chapter", "the same, Hopper or later"),
-    ONE: ("nothing new: the step of this chapter", "the same; all programs must run at the same time"),
+    PLAIN: ("use this chapter's kernels", "a Llama in bf16, up to 16 texts, Ampere or later"),
+    EARLY: ("use this chapter's kernels", "the same, Hopper or later"),
+    ONE: ("use this chapter's single kernel", "the same; all programs must run at the same time"),
 }
 """Variant -> what its user does, and where it runs."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kinetoscope.html import Cell, Html, table
-from snippets.decode_kernels.findings.names import EARLY, INT8, INT8_HEADINGS, MODELS, int8_of
+from snippets.decode_kernels.findings.names import EARLY, INT8, INT8_HEADINGS, int8_of
 from snippets.decode_kernels.findings.rungs import LARGE_MODEL, SMALL_MODEL
 from snippets.decoder.findings.limits import joules, steady_us
 from snippets.decoder.findings.probed import entry
@@ -104,19 +104,15 @@ def _ran(device: Device, model: str, variant: str) -> bool:
     return "us" in device[int8_of(model)].data.get("variants", {}).get(variant, {})
 
 
-def int8_table(device: Device) -> Html:
-    """Both models with both kinds of weights: bytes, time, share of the highest rate, energy, error."""
-    rows: list[list[Cell]] = []
-    for model in MODELS:
-        data = device[int8_of(model)].data
-        if "left_out" in data:
-            rows.append([model, "left out", str(data["left_out"]), *[None] * 4])
-            continue
-        for variant, heading in INT8_HEADINGS.items():
-            rows.append([model, heading, *_cells(device, model, variant)])
-    head = ["weights", "step", "bytes", "time of a token", "share of the highest rate", "energy per token"]
-    head += ["error against float32, same weights"]
-    return table("A token with weights in int8 and in bf16", head, rows, text_columns=2)
+def int8_table(device: Device, model: str) -> Html:
+    """A model with both kinds of weights: bytes, time, share of the highest rate, energy, error."""
+    caption = f"A token with {model} weights in int8 and in bf16"
+    data = device[int8_of(model)].data
+    if "left_out" in data:
+        return table(caption, ["step", "reason"], [["all steps", str(data["left_out"])]], text_columns=2)
+    rows: list[list[Cell]] = [[heading, *_cells(device, model, variant)] for variant, heading in INT8_HEADINGS.items()]
+    head = ["step", "bytes", "time of a token", "share of the highest rate", "energy per token", "error"]
+    return table(caption, head, rows)
 
 
 def _cells(device: Device, model: str, variant: str) -> list[Cell]:

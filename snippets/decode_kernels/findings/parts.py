@@ -103,10 +103,10 @@ def part_table(device: Device, model: str, batch: int = 1) -> Html:
         us, moved = part_us(device, model, part, batch), bytes_of(device, model, part, batch)
         kernels = int(entry(device, parts_of(model, batch), part, "launches"))
         reads = rate(moved, us, "bytes/s")
-        cells = [f"{kernels}", format_value(moved, "bytes"), figure_cell(us), format_value(us.number / kernels, "us")]
+        cells: list[Cell] = [f"{kernels}", format_value(moved, "bytes"), figure_cell(us)]
         share = figure_cell(part_share(device, model, part, batch))
         rows.append([name, *cells, format_value(reads.number, "bytes/s"), share])
-    head = ["part of the step", "kernels", "bytes, all layers", "time, all layers", "time of one kernel"]
+    head = ["part of the step", "kernels", "bytes, all layers", "time, all layers"]
     head += ["rate of reading", "share of the highest rate"]
     return table(f"Each part of a step alone, with {model} weights and {texts}", head, rows)
 

@@ -8,14 +8,13 @@ from snippets.decode_kernels.findings.rungs import LARGE_MODEL, SMALL_MODEL, jou
 from snippets.decode_kernels.findings.waits import (
     CONDITIONS,
     FLOOR,
-    early_predicted,
     floor_us,
     kernel_count,
     token_us,
 )
 from snippets.decoder.findings.probed import entry
 from snippets.lab.charts.numbers import figure_cell
-from snippets.lab.finding import Device, NotTimed, format_value
+from snippets.lab.finding import Device, NotTimed
 from snippets.lab.page import floor_bars, show as show
 
 
@@ -36,11 +35,7 @@ def opening(device: Device) -> Html:
 
 def early_bars(device: Device) -> Html:
     """The five-kernel step and the early-launch step."""
-    rungs = {
-        "prediction: reading and tails": early_predicted(device),
-        HEADINGS[EARLY]: token_us(device, EARLY),
-        HEADINGS[PLAIN]: token_us(device, PLAIN),
-    }
+    rungs = {HEADINGS[each]: token_us(device, each) for each in (EARLY, PLAIN)}
     caption = "Time of one token with and without early launches"
     return floor_bars(device, (FLOOR, floor_us(device)), rungs, caption, conditions=CONDITIONS)
 
@@ -54,29 +49,29 @@ def rung_bars(device: Device) -> Html:
 
 
 def rung_table(device: Device, model: str, batch: int = 1) -> Html:
-    """Every step of a model and batch: kernels, launches, times, rate, energy and error."""
+    """Every step of a model and batch: kernels and launches in its trace if it has one, times, rate, and energy."""
     texts = "one text" if batch == 1 else f"{batch} texts"
     caption = f"A token with {model} weights and {texts}, by step"
     data = device[steady_of(model, batch)].data
     if "left_out" in data:
         return table(caption, ["step", "reason"], [["all steps", str(data["left_out"])]], text_columns=2)
-    head = ["step", "kernels", "launches", "time, interleaved", "time, steady", "share of the highest rate"]
-    head += ["energy per token", "error of the logits"]
+    traced = ["kernels", "launches", "time, interleaved"] if model == SMALL_MODEL else []
+    head = ["step", *traced, "time, steady", "share of the highest rate", "energy per token"]
     return table(caption, head, [_row(device, model, each, batch) for each in HEADINGS])
 
 
 def _row(device: Device, model: str, variant: str, batch: int) -> list[Cell]:
-    traced: list[Cell] = [None, None, None]
+    traced: list[Cell] = []
     if model == SMALL_MODEL:
         run = device[tokens_of(variant, batch)]
         calls = run.per_step(lambda step: sum("Launch" in call.name for call in step.calls))
         traced = [figure_cell(each) for each in (kernel_count(device, variant, batch), calls, run.time("iteration"))]
     found = device[steady_of(model, batch)].data["variants"].get(variant, {})
     if "us" not in found:
-        return [HEADINGS[variant], *traced, found.get("stopped", "not in this recording"), *[None] * 3]
+        return [HEADINGS[variant], *traced, found.get("stopped", "not in this recording"), None, None]
     energy: Cell = figure_cell(joules(device, model, variant, batch)) if found["joules"] else None
     cells = [steady_us(device, model, variant, batch), read_share(device, model, variant, batch)]
-    return [HEADINGS[variant], *traced, *map(figure_cell, cells), energy, format_value(found["error"])]
+    return [HEADINGS[variant], *traced, *map(figure_cell, cells), energy]
 
 
 def share_table(device: Device) -> Html:

@@ -200,7 +200,7 @@ def test_a_model_that_does_not_fit_is_left_out(device: Device, tmp_path: Path) -
     altered = changed(device, tmp_path, data=dict.fromkeys(large, reason))
     assert [status(altered, claim_id) for claim_id in ("DK11", "DK13", "DK31", "DK36")] == ["not measured"] * 4
     assert "8b needs 24 GB" in rung_pieces.rung_table(altered, "8 billion")
-    assert "8b needs 24 GB" in integers.int8_table(altered)
+    assert "8b needs 24 GB" in integers.int8_table(altered, "8 billion")
     assert "1.1 billion weights" in missing.missing_bars(altered)
     assert "8 billion weights" not in missing.missing_bars(altered)
     assert cells(rung_pieces.share_table(altered), "one-kernel step")[3:] == ["–", "–"]
@@ -227,9 +227,11 @@ def test_rows_of_the_tables(device: Device) -> None:
     assert cells(waits.program_table(device), "attention")[1:6] == ["22", "11.9 MB", "2.70 µs", "64", "0.48 → 1"]
     assert cells(waits.program_table(device), "all parts")[1:3] == ["111", "2.08 GB"]
     row = cells(rung_pieces.rung_table(device, "1.1 billion"), "early-launch step")
-    assert row == ["early-launch step", "111", "1", "590 µs", "590 µs", "80.2 %", "177 mJ", "0.01"]
-    assert cells(rung_pieces.rung_table(device, "8 billion"), "early-launch step")[1:4] == ["–", "–", "–"]
-    assert cells(rung_pieces.rung_table(device, "8 billion", 8), "early-launch step")[6] == "144 mJ"
+    assert row == ["early-launch step", "111", "1", "590 µs", "590 µs", "80.2 %", "177 mJ"]
+    row = cells(rung_pieces.rung_table(device, "8 billion", 8), "early-launch step")
+    assert row == ["early-launch step", "3.83 ms", "92.3 %", "144 mJ"]
+    row = cells(integers.int8_table(device, "8 billion"), "early-launch step, int8")
+    assert row[1:] == ["7.99 GB", "2.00 ms", "90.8 %", "600 mJ", "0.01"]
     assert cells(rung_pieces.share_table(device), "max-autotune graph")[1:3] == ["43.0 %", "41.4 %"]
     assert cells(parts.part_table(device, "1.1 billion"), "attention")[1:4] == ["22", "11.9 MB", "27.6 µs"]
     assert cells(missing.missing_table(device, "1.1 billion"), "attention")[1:] == [
