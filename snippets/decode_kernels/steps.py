@@ -1,4 +1,4 @@
-"""A decode step by Triton kernels: launched one by one, or as one kernel."""
+"""A decode step by Triton kernels, launched one by one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from snippets.decode_kernels.kernels import (
     qkv_kernel,
     residual_kernel,
 )
-from snippets.decode_kernels.persistent import step_kernel
 from snippets.decode_kernels.quantized import (
     Int8Linear,
     quantized,
@@ -28,12 +27,13 @@ from snippets.decode_kernels.sizes import (
     launches_dependents,
     power_of_two,
     require,
+    require_device,
     tiles_for,
 )
 from snippets.decoder.compiling import join_projections
 from snippets.decoder.loops import after
 from snippets.decoder.model import prefill, static_cache
-from snippets.fused_mlp.geglu.launch import interpreted, multiprocessors
+from snippets.fused_mlp.geglu.launch import interpreted
 
 
 class TokenStep:
@@ -47,8 +47,9 @@ class TokenStep:
     The weights of products may be in int8 (`quantized`). `early`: each kernel
     starts before the kernel before it has ended, where the GPU can.
 
-    Raises `ValueError` for a batch above 16, and for a width of heads or of
-    rows that the kernels would compute wrongly.
+    Raises `ValueError` for a batch above 16, for a width of heads or of rows
+    that the kernels would compute wrongly, and for a device without the
+    kernels.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class TokenStep:
         config, weight = model.config, model.embed_tokens.weight
         self.int8 = isinstance(model.lm_head, Int8Linear)
         require(config, batch, self.int8)
+        require_device(weight.device, interpreted())
         self.model, self.cache, self.batch = model, cache, batch
         self.tiles = tiles or tiles_for(batch, self.int8)
         self.early = early and launches_dependents(weight.device)
@@ -111,6 +113,7 @@ class TokenStep:
             "BLOCK_N": tile.rows,
             "BLOCK_K": tile.block_k,
             "STAGES": tile.stages,
+            "PARTS": tile.parts,
             "AHEAD": self.tiles.ahead,
             "THREADS": 32 * tile.warps,
             "INTERPRETED": interpreted(),
@@ -190,59 +193,6 @@ class TokenStep:
             config.dim, config.eps, self.token, self.logit, self.position,
             model.embed_tokens.weight, **self.options(tile),
         )  # fmt: skip
-
-
-class OneKernelStep(TokenStep):
-    """The same step as one kernel of `programs` programs, which must all run
-    at once: by default one on each multiprocessor."""
-
-    def __init__(self, model, cache, batch, tiles=None, programs: int = 0):
-        super().__init__(model, cache, batch, tiles)
-        device = self.x.device
-        self.programs = programs or multiprocessors(device)
-        rows = [
-            addresses_of(layer, kept)
-            for layer, kept in zip(model.layers, cache, strict=True)
-        ]
-        self.table = torch.tensor(rows, dtype=torch.int64, device=device)
-
-    def __call__(self) -> None:
-        config, model, tiles = self.model.config, self.model, self.tiles
-        tile, warps = tiles.gate_up, tiles.gate_up.warps
-        self.run(
-            step_kernel, self.programs, self.table, self.x, self.q, self.attended, self.hidden,
-            model.rotary, self.position, self.sums, self.tops,
-            self.arrived, model.norm.weight, *stored(model.lm_head),
-            model.embed_tokens.weight,
-            self.best, self.best_row, self.token, self.logit, self.batch,
-            config.dim, config.hidden, config.vocab, config.layers,
-            config.heads, config.kv_heads, self.cache[0].keys.shape[2],
-            model.rotary.shape[1], config.eps, self.scale,
-            HEAD_DIM=config.head_dim, GROUP=self.group, TOKENS=self.tokens,
-            QKV_N=tiles.qkv.rows, OUT_N=tiles.out.rows,
-            UP_N=tiles.gate_up.rows, DOWN_N=tiles.down.rows,
-            HEAD_N=tiles.head.rows, BLOCK_K=tile.block_k, STAGES=tile.stages,
-            BLOCK_KEYS=tiles.block_keys, SPLITS=tiles.splits,
-            AHEAD=tiles.ahead if self.early else 0,
-            THREADS=32 * warps, INTERPRETED=interpreted(), num_warps=warps,
-            launch_cooperative_grid=True,
-        )  # fmt: skip
-
-
-def addresses_of(layer, kept) -> list[int]:
-    """A row of the table of addresses: the tensors of a layer, and a scale for
-    each weight, 0 without one."""
-    attention, mlp = layer.self_attn, layer.mlp
-    linears = (
-        attention.qkv_proj, attention.o_proj, mlp.gate_up_proj, mlp.down_proj
-    )  # fmt: skip
-    (qkv, out, gate_up, down), scales = zip(*map(stored, linears), strict=True)
-    tensors = (
-        layer.input_layernorm.weight, qkv, out,
-        layer.post_attention_layernorm.weight, gate_up, down, kept.keys,
-        kept.values, *scales,
-    )  # fmt: skip
-    return [0 if one is None else one.data_ptr() for one in tensors]
 
 
 def tokens(

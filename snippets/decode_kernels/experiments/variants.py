@@ -43,13 +43,13 @@ def named(prefix: str, size: str, batch: int = 1) -> str:
 
 def start_of(variant: str) -> Callable[..., Iterator[Any]]:
     """The loop of a variant: of this chapter, or a rung of the decoder's."""
-    from snippets.decode_kernels import steps
+    from snippets.decode_kernels import one_kernel, steps
     from snippets.decoder import loops
 
     kinds = {
         "plain_kernels": functools.partial(steps.TokenStep, early=False),
         "kernels": steps.TokenStep,
-        "one_kernel": steps.OneKernelStep,
+        "one_kernel": one_kernel.OneKernelStep,
     }
     kind = kinds.get(variant.removeprefix(INT8))
     if kind is not None:

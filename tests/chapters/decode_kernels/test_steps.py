@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 
-from snippets.decode_kernels import sizes, steps
+from snippets.decode_kernels import one_kernel, sizes, steps
 from snippets.decode_kernels.experiments import EXPERIMENTS
 from snippets.decode_kernels.experiments.parts import part_bytes
 from snippets.decode_kernels.sizes import Tile, Tiles
@@ -79,7 +79,7 @@ def computed(case: Case, kind: type[steps.TokenStep]) -> dict[str, Any]:
         kept.keys.fill_(float("nan"))
         kept.values.fill_(float("nan"))
     _, first = model.prefill(plain, prompt(case), cache)
-    options = {"programs": 1} if kind is steps.OneKernelStep else {}
+    options = {"programs": 1} if kind is one_kernel.OneKernelStep else {}
     step = kind(join_projections(plain), cache, case.batch, ONE if case.batch == 1 else FEW, **options)
     tokens, logits = [], []
     for _ in range(2):  # a second answer after the first one: nothing is left over
@@ -100,7 +100,7 @@ def computed(case: Case, kind: type[steps.TokenStep]) -> dict[str, Any]:
 
 def run_all(path: str) -> None:
     """In the process that interprets: all the cases, each by several kernels and by one."""
-    kinds = {"kernels": steps.TokenStep, "one_kernel": steps.OneKernelStep}
+    kinds = {"kernels": steps.TokenStep, "one_kernel": one_kernel.OneKernelStep}
     found = {f"{case} {name}": computed(case, kind) for case in CASES for name, kind in kinds.items()}
     torch.save(found, path)
 
