@@ -114,6 +114,5 @@ def missing_table(device: Device, model: str) -> Html:
 
 
 FIGURES: Mapping[str, Measure] = {
-    "small_beyond_us": lambda device: step_beyond(device, SMALL_MODEL),
     "barriers": lambda device: Figure(barriers_of(MODELS[SMALL_MODEL][1]), origin="the sizes of the model"),
 }

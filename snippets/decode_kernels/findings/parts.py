@@ -151,10 +151,6 @@ def boundary_bytes(device: Device) -> Figure:
 FIGURES: Mapping[str, Measure] = {
     "gate_up_share": lambda device: part_share(device, SMALL_MODEL, "gate_up"),
     "out_share": lambda device: part_share(device, SMALL_MODEL, "out"),
-    "attend_share": lambda device: part_share(device, SMALL_MODEL, "attend"),
-    "large_gate_up_share": lambda device: part_share(device, LARGE_MODEL, "gate_up"),
-    "large_parts_us": lambda device: sum_of_parts(device, LARGE_MODEL),
-    "large_early_us": lambda device: steady_us(device, LARGE_MODEL, EARLY),
     "attend_bytes": lambda device: Figure(
         bytes_of(device, SMALL_MODEL, "attend"), "bytes", origin=device[parts_of(SMALL_MODEL)].origin
     ),

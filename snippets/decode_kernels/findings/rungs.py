@@ -32,7 +32,6 @@ from snippets.lab.finding import (
     paired_difference,
     paired_ratio,
     percent,
-    smallest,
     unpaired_ratio,
 )
 from snippets.lab.page import Computation, prediction as prediction, show as show
@@ -207,11 +206,6 @@ def tokens_per_s(us: Figure, batch: int = 1) -> Figure:
 
 FIGURES: Mapping[str, Measure] = {
     "saved_us": lambda device: paired_difference(device[tokens_of(PLAIN)], device[tokens_of(EARLY)], "iteration"),
-    "large_floor_us": lambda device: model_floor(device, LARGE_MODEL),
-    "large_best_us": lambda device: smallest(*(steady_us(device, LARGE_MODEL, each) for each in (EARLY, ONE))),
-    "small_compiled_share": lambda device: read_share(device, SMALL_MODEL, REDUCE_OVERHEAD),
-    "large_compiled_share": lambda device: read_share(device, LARGE_MODEL, REDUCE_OVERHEAD),
-    "large_autotuned_share": lambda device: read_share(device, LARGE_MODEL, MAX_AUTOTUNE),
     "large_early_share": lambda device: read_share(device, LARGE_MODEL, EARLY),
     "small_early_share": lambda device: read_share(device, SMALL_MODEL, EARLY),
     "small_compiled_joules": lambda device: joules(device, SMALL_MODEL, REDUCE_OVERHEAD),

@@ -264,7 +264,5 @@ FIGURES: Mapping[str, Measure] = {
         programs_of(device[tokens_of(PLAIN)].whole.step)["attend"], origin=device[tokens_of(PLAIN)].origin
     ),
     "plain_us": lambda device: token_us(device, PLAIN),
-    "early_us": lambda device: token_us(device, EARLY),
     "one_us": lambda device: token_us(device, ONE),
-    "autotuned_us": lambda device: token_us(device, MAX_AUTOTUNE),
 }
