@@ -141,5 +141,6 @@ FIGURES: Mapping[str, Measure] = {
         step_bytes(device, LARGE_MODEL, EARLY), "bytes", origin=device[int8_of(LARGE_MODEL)].origin
     ),
     "small_int8_gain": lambda device: gain(device, SMALL_MODEL),
+    "bf16_share": lambda device: share(device, LARGE_MODEL, EARLY),
     "int8_share": lambda device: share(device, LARGE_MODEL, INT8 + EARLY),
 }
