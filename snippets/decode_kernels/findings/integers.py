@@ -111,7 +111,7 @@ def int8_table(device: Device, model: str) -> Html:
     if "left_out" in data:
         return table(caption, ["step", "reason"], [["all steps", str(data["left_out"])]], text_columns=2)
     rows: list[list[Cell]] = [[heading, *_cells(device, model, variant)] for variant, heading in INT8_HEADINGS.items()]
-    head = ["step", "bytes", "time of a token", "share of the highest rate", "energy per token", "error"]
+    head = ["step", "bytes", "time", "share of the highest rate", "energy per token", "error"]
     return table(caption, head, rows)
 
 

@@ -55,8 +55,8 @@ def rung_table(device: Device, model: str, batch: int = 1) -> Html:
     data = device[steady_of(model, batch)].data
     if "left_out" in data:
         return table(caption, ["step", "reason"], [["all steps", str(data["left_out"])]], text_columns=2)
-    traced = ["kernels", "launches", "time, interleaved"] if model == SMALL_MODEL else []
-    head = ["step", *traced, "time, steady", "share of the highest rate", "energy per token"]
+    traced = ["kernels", "launches", "interleaved"] if model == SMALL_MODEL else []
+    head = ["step", *traced, "steady", "share of the highest rate", "energy per token"]
     return table(caption, head, [_row(device, model, each, batch) for each in HEADINGS])
 
 
