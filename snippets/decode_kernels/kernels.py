@@ -36,7 +36,9 @@ def begin(
 
 
 # --8<-- [end:begin]
-@triton.jit
+@triton.jit(
+    do_not_specialize=["M", "heads", "kv_heads", "length", "table_length"]
+)
 def qkv_kernel(
     x, gain, weight, scale, rotary, position, q, keys, values, M, K, heads,
     kv_heads, length, table_length, eps,
@@ -57,7 +59,7 @@ def qkv_kernel(
     )  # fmt: skip
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["heads", "kv_heads", "length"])
 def attend_kernel(
     q, keys, values, position, sums, tops, arrived, out, heads, kv_heads,
     length, scale,
@@ -74,7 +76,7 @@ def attend_kernel(
     )  # fmt: skip
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["M"])
 def residual_kernel(
     y, weight, scale, x, M, N, K,
     TOKENS: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
@@ -90,7 +92,7 @@ def residual_kernel(
     )  # fmt: skip
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["M"])
 def gate_up_kernel(
     x, gain, weight, scale, out, M, N, K, eps,
     TOKENS: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
@@ -106,7 +108,7 @@ def gate_up_kernel(
     )  # fmt: skip
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["M"])
 def head_kernel(
     x, gain, weight, scale, best, best_row, arrived, M, N, K, eps, token, logit,
     position, embedding,

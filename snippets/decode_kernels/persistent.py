@@ -70,7 +70,11 @@ def scale_at(table, index, like):
         return address(table, index, like)
 
 
-@triton.jit
+@triton.jit(
+    do_not_specialize=[
+        "M", "layers", "heads", "kv_heads", "length", "table_length"
+    ]
+)  # fmt: skip
 def step_kernel(
     table, x, q, attended, hidden, rotary, position, sums, tops, arrived, norm,
     head, head_scale, embedding, best, best_row, token, logit, M, K, H, N,
