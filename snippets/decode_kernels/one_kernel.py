@@ -15,6 +15,9 @@ from snippets.fused_mlp.geglu.launch import interpreted
 
 PER_MULTIPROCESSOR = 2
 """Programs of the kernel of a whole step on each multiprocessor."""
+REGISTERS = 255
+"""Of a thread. Left to choose, the compiler may spill some of them, so that a
+third program fits."""
 STAGES = 4
 """Blocks of weights that a program works with: it has asked for three of them
 while it waits for the first one.
@@ -89,6 +92,7 @@ class OneKernelStep(TokenStep):
             "SPLITS": tiles.splits,
             "AHEAD": tiles.ahead if self.early else 0,
             "launch_cooperative_grid": True,
+            "maxnreg": REGISTERS,
         }
 
 

@@ -27,32 +27,37 @@ def arrive_and_wait(arrived, target, INTERPRETED: tl.constexpr):
     """Return when `target` arrivals have been counted: all programs have
     written what the next part reads.
 
-    Loads ask whether the last program has arrived. Atomic additions of 0 would
-    queue with the arrivals for which they wait.
+    One thread of each program asks whether the last program has arrived. It
+    asks by loads: atomic additions of 0, or loads of all threads, would queue
+    with the arrivals for which they wait.
     """
     tl.debug_barrier()  # of this program's threads
     tl.atomic_add(arrived, 1)
     if not INTERPRETED:  # where one program runs alone
-        while arrivals(arrived) < target:
-            pass
+        tl.inline_asm_elementwise(
+            """{
+            .reg .pred p;
+            .reg .s32 seen;
+            mov.u32 seen, %tid.x;
+            setp.ne.s32 p, seen, 0;
+            @p bra done;
+            again:
+            ld.acquire.gpu.global.s32 seen, [$1];
+            setp.lt.s32 p, seen, $2;
+            @p bra again;
+            done:
+            mov.b32 $0, 0;
+            }""",
+            "=r,l,r",
+            [arrived, target],
+            dtype=tl.int32,
+            is_pure=False,
+            pack=1,
+        )
     tl.debug_barrier()
 
 
 # --8<-- [end:barrier]
-@triton.jit
-def arrivals(arrived):
-    """The counter. Who reads it also sees what was written before the
-    arrivals that it counts."""
-    return tl.inline_asm_elementwise(
-        "ld.acquire.gpu.global.s32 $0, [$1];",
-        "=r,l",
-        [arrived],
-        dtype=tl.int32,
-        is_pure=False,
-        pack=1,
-    )
-
-
 @triton.jit
 def address(table, index, like):
     """The tensor at a place of the table of addresses; its type is that of
