@@ -163,7 +163,7 @@ class Recorder:
             while left[number]:
                 for event in self.run(list(left[number]), folder, number):
                     if "failed" in event:
-                        failed = next(one for group in left[number] for one in group if one.id == event["experiment"])
+                        failed = _named(left[number], event["experiment"])
                         for later in range(number, 4):
                             left[later] = _without(left[later], failed)
                         yield (failed,), Outcome(failed, event["failed"])
@@ -193,6 +193,11 @@ class Recorder:
         name = experiment if isinstance(experiment, str) else experiment.id
         progress = f"{self.done}/{self.count} {_duration(time.monotonic() - self.begin):>12}"
         print(f"{progress}  {name}: {doing}", flush=True)
+
+
+def _named(groups: Batch, name: str) -> Experiment:
+    """The experiment with this id; the first of all if a rank failed between two groups, after its last event."""
+    return next((one for group in groups for one in group if one.id == name), groups[0][0])
 
 
 def _without(groups: Batch, failed: Experiment) -> Batch:
