@@ -12,10 +12,12 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
+import msgspec
 import torch
 from torch.profiler import ProfilerActivity, profile, record_function, schedule
 
@@ -98,6 +100,18 @@ def check_loop(loop: Loop, device: str, ranks: Ranks = ALONE) -> tuple[float, st
     if not error <= loop.tolerance:  # NaN is wrong too
         raise WrongAnswer(f"relative error of the losses {error:.2e}, at most {loop.tolerance:.0e} allowed")
     return error, "float32", int(ranks.largest(peak_bytes))
+
+
+def keep_reference(loop: Loop, path: Path) -> Loop:
+    """The loop with its reference losses kept in a file: rank 0 computes them in the first process, and no other
+    process makes several GPUs wait for them."""
+
+    def reference(count: int) -> Sequence[float]:
+        if not path.exists():
+            path.write_bytes(msgspec.json.encode(list(loop.reference(count))))
+        return msgspec.json.decode(path.read_bytes(), type=list[float])
+
+    return replace(loop, reference=reference)
 
 
 def time_loops(loops: Mapping[str, Loop], device: str, gpu: Gpu, ranks: Ranks = ALONE) -> dict[str, Timing]:

@@ -5,6 +5,7 @@ torch is imported in functions only, so that a rank's variables are set before i
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import pickle
@@ -25,7 +26,7 @@ from snippets.lab.experiment import ExperimentError, NeedsGpu, UnknownName, Wron
 NO_MULTICAST = {"NCCL_NVLS_ENABLE": "0", "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1", "NVSHMEM_DISABLE_NVLS": "1"}
 """NVLink multicast stays off: a program that uses it and dies can leave the GPUs of its host out of order."""
 KNOWN = (ExperimentError, NeedsGpu, UnknownName, WrongAnswer)
-COLLECTIVE_LIMIT = timedelta(minutes=2)
+COLLECTIVE_LIMIT = timedelta(minutes=1)
 """A collective that takes longer ends its rank, with the name of the collective."""
 GRACE_S = 0.5
 """After a rank's failure, the others may report theirs for this long: the earliest is the cause."""
@@ -58,6 +59,7 @@ def run_ranks(
     Raises the lab's error that the first rank raised, such as `WrongAnswer`, and `RankError` with the traceback of any
     other error; the other ranks are killed.
     """
+    os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")  # else asking for a GPU spoils CUDA for forked ranks
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(PRELOADED)
     ranks = []
@@ -99,6 +101,7 @@ def process_group(device: str) -> Iterator[tuple[int, int]]:
         torch.set_num_threads(1)
         dist.init_process_group("gloo", timeout=COLLECTIVE_LIMIT)
     yield rank, world
+    gc.collect()  # NCCL waits for the end of each CUDA graph that has its collectives
     dist.destroy_process_group()  # after an error this could wait for ranks that are gone
 
 
