@@ -27,6 +27,10 @@ RESERVED = (
 off."""
 
 
+TRIAL = -1
+"""The number of the process that tries experiments; 0 profiles and probes, 1, 2 and 3 time."""
+
+
 @dataclass(frozen=True)
 class Schedule:
     """`torch.profiler.schedule`: steps skipped, steps profiled and thrown away, steps kept."""
@@ -82,6 +86,8 @@ class Experiment:
     """Also time each point of the sweep steady: two seconds for each variant."""
     timed: bool = True
     time_limit_s: int = 120
+    trial: Parameters = field(default_factory=dict)
+    """Parameters of a trial, in place of its own: fewer sizes or rounds, so that `try` takes seconds."""
 
     def __post_init__(self) -> None:
         if [self.make, self.loop, self.probe].count(None) != 2:
@@ -94,6 +100,11 @@ class Experiment:
             if name not in self.parameters:
                 raise ExperimentError(
                     f"{self.id}: the sweep sets {name!r}, no parameter{nearest(name, self.parameters)}"
+                )
+        for name in self.trial:
+            if name not in self.parameters:
+                raise ExperimentError(
+                    f"{self.id}: its trial sets {name!r}, no parameter{nearest(name, self.parameters)}"
                 )
         self._require_ranks()
         of_a_rank = ("device", "rank", "world") if self.gpus > 1 else ("device",)
