@@ -232,5 +232,6 @@ EXPERIMENTS = (
             "mebibytes": 512,
             "max_ctas": "2,4,8,16",
         },
+        trial={"max_ctas": "4"},
     ),
 )

@@ -94,6 +94,7 @@ def rung_loop(
             tokens,
             device,
         ),
+        lead=2,
     )
 
 
@@ -111,13 +112,13 @@ def ladder() -> Iterator[Experiment]:
             group="ladder",
             parameters=SHAPE,
             loop=functools.partial(rung_loop, variant=name),
-            time_limit_s=180,
+            time_limit_s=40,
         )
 
 
 def option_probes() -> Iterator[Experiment]:
     """What tokens, buckets and accumulation change."""
-    probes: dict[str, tuple[Any, Parameters]] = {
+    probes: dict[str, tuple[Any, Parameters, Parameters]] = {
         "tokens": (
             token_counts,
             {
@@ -125,6 +126,7 @@ def option_probes() -> Iterator[Experiment]:
                 "blocks": 4,
                 "counts": "256,512,1024,2048,4096,8192",
             },
+            {"counts": "256,2048"},
         ),
         "ddp_options": (
             ddp_options,
@@ -135,15 +137,17 @@ def option_probes() -> Iterator[Experiment]:
                 "first": 250,
                 "batches": 4,
             },
+            {"caps": "1,2000"},
         ),
     }
-    for name, (probe, parameters) in probes.items():
+    for name, (probe, parameters, trial) in probes.items():
         yield Experiment(
             chapter="several_gpus",
             name=name,
             gpus=2,
             probe=probe,
             parameters=parameters,
+            trial=trial,
         )
 
 

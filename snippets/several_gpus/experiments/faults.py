@@ -196,7 +196,13 @@ def loops() -> Iterator[Experiment]:
         for name in names:
             variant = name.replace("late_small", "late")
             yield _loop(name, variant, sizes, group=f"{group}_faults")
-    yield _loop("one_queue_before", "fsdp_after", LARGE, environment=ONE_QUEUE)
+    yield _loop(
+        "one_queue_before",
+        "fsdp_after",
+        LARGE,
+        environment=ONE_QUEUE,
+        time_limit_s=120,
+    )
 
 
 def _loop(
@@ -210,7 +216,7 @@ def _loop(
         parameters=sizes,
         loop=functools.partial(loop_of, variant=variant),
         work=step_work,
-        **more,
+        **{"time_limit_s": 40, **more},
     )
 
 
@@ -221,6 +227,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         name="profiled_ranks",
         gpus=2,
         probe=profiled_ranks,
-        parameters={**TINY, "rounds": 7, "steps": 20},
+        parameters={**TINY, "rounds": 5, "steps": 20},
+        trial={"rounds": 1, "steps": 3},
     ),
 )

@@ -60,6 +60,7 @@ def on_mesh(
     return Loop(
         losses=training(model, adamw(model, device), batches),
         reference=reference_of(sizes, range(2), device),
+        lead=2,
     )
 
 
@@ -84,7 +85,7 @@ def experiments() -> Iterator[Experiment]:
             parameters=MESH,
             loop=functools.partial(on_mesh, extra=extra),
             work=training_work,
-            time_limit_s=180,
+            time_limit_s=60,
         )
 
 

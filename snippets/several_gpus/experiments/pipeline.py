@@ -81,6 +81,7 @@ def pipelined(
     return Loop(
         losses=steps_of(stage, optimizer, batches, micro_batches, world),
         reference=reference_of(sizes, (0,), device),
+        lead=2,
     )
 
 
@@ -164,7 +165,7 @@ def experiments() -> Iterator[Experiment]:
             parameters={**STACK, "batch": 8},
             loop=functools.partial(pipelined, micro_batches=count),
             work=training_work,
-            time_limit_s=180,
+            time_limit_s=60,
         )
     for gpus in (2, 4):
         yield Experiment(
@@ -172,6 +173,7 @@ def experiments() -> Iterator[Experiment]:
             name=f"bubble_on_{gpus}",
             gpus=gpus,
             parameters={**STACK, "batch": 1, "counts": "1,2,4,8,16"},
+            trial={"counts": "1,4"},
             probe=bubbles,
         )
 

@@ -58,6 +58,7 @@ def trained(
     return Loop(
         losses=training(model, adamw(model, device), batches),
         reference=reference_of(sizes, range(world), device),
+        lead=2,
     )
 
 
@@ -201,13 +202,14 @@ def experiments() -> Iterator[Experiment]:
             parameters=STEP,
             loop=functools.partial(trained, variant=variant),
             work=training_work,
-            time_limit_s=180,
+            time_limit_s=60,
         )
     yield Experiment(
         chapter="several_gpus",
         name="fsdp_memory",
         gpus=2,
         parameters={**STEP, "ways": "whole,per_block,root_only,kept"},
+        trial={"ways": "whole,per_block"},
         probe=memory,
     )
     yield Experiment(
@@ -220,6 +222,7 @@ def experiments() -> Iterator[Experiment]:
             "tokens": 512,
             "ways": "alone,per_block,root_only,kept",
         },
+        trial={"sequences": "1,4"},
         probe=by_tokens,
     )
 

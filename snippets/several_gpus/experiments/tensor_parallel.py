@@ -154,6 +154,7 @@ def forward(
         reference=lambda count: exact_losses(
             layers, dim, hidden, rows, device, count
         ),
+        lead=2,
     )
 
 
@@ -267,6 +268,7 @@ def experiments() -> Iterator[Experiment]:
             parameters=FORWARD,
             loop=functools.partial(forward, variant=variant),
             work=forward_work,
+            time_limit_s=40,
         )
     for gpus in (2, 4):
         yield Experiment(
@@ -279,6 +281,7 @@ def experiments() -> Iterator[Experiment]:
                 "large": 8192,
                 "ways": "alone,reduced,sequence,overlapped",
             },
+            trial={"rows": "128,2048"},
             probe=mlp_rows,
         )
 
