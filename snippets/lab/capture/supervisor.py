@@ -1,7 +1,8 @@
 """One worker process, or one for each rank: start them, read their events, kill them after their deadline.
 
 Workers are forked from a server that has imported torch and its compiler and has not used CUDA: importing them takes 10
-s and a chapter needs a dozen processes (NVIDIA H200 machine). An experiment with a cold process gets a new interpreter.
+s and a chapter needs a dozen processes (NVIDIA H200 machine). An experiment with a cold process gets a new interpreter,
+and so does one with environment variables that torch may have read.
 """
 
 from __future__ import annotations

@@ -74,7 +74,8 @@ class Experiment:
     gpus: int = 1
     """The number of ranks, each a process with a GPU of its own."""
     environment: Mapping[str, str] = field(default_factory=dict)
-    """Variables that are set before the interpreter of each rank starts: its group has processes of its own."""
+    """Variables that are set before a process uses CUDA: its group has processes of its own. A variable whose name does
+    not begin with `CUDA_` or `NCCL_` is set before torch is imported, in a new interpreter."""
     schedule: Schedule = Schedule()
     first_steps: int = 3
     """Steps run before the profiler starts; 0 profiles a cold process."""
