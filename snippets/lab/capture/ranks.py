@@ -5,7 +5,6 @@ torch is imported in functions only, so that a rank's variables are set before i
 
 from __future__ import annotations
 
-import gc
 import multiprocessing
 import os
 import pickle
@@ -89,7 +88,10 @@ def rank_environments(world: int, more: Mapping[str, str]) -> list[dict[str, str
 
 @contextmanager
 def process_group(device: str) -> Iterator[tuple[int, int]]:
-    """Join the default process group of this rank's environment; yield rank and number of ranks."""
+    """Join the default process group of this rank's environment; yield rank and number of ranks.
+
+    The end of the process ends a group of nccl: `os._exit` when all ranks have met for the last time.
+    """
     import torch
     import torch.distributed as dist
 
@@ -101,8 +103,8 @@ def process_group(device: str) -> Iterator[tuple[int, int]]:
         torch.set_num_threads(1)
         dist.init_process_group("gloo", timeout=COLLECTIVE_LIMIT)
     yield rank, world
-    gc.collect()  # NCCL waits for the end of each CUDA graph that has its collectives
-    dist.destroy_process_group()  # after an error this could wait for ranks that are gone
+    if device != "cuda":  # NCCL would wait for a CUDA graph that is left, or for a rank that is gone
+        dist.destroy_process_group()
 
 
 def end_process(process: BaseProcess) -> None:

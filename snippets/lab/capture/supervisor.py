@@ -137,6 +137,8 @@ def _work(writer: Any, log: Path, variables: dict[str, str], task: Task) -> None
     with os.fdopen(os.dup(writer.fileno()), "w", encoding="utf-8", buffering=1) as events:
         writer.close()
         work(*task, events)
+    if "RANK" in variables:
+        os._exit(0)  # a rank's group may hang in the interpreter's own clean-up
 
 
 class Events:
