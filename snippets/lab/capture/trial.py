@@ -69,9 +69,10 @@ def try_experiments(
 
 
 def trial_batches(chosen: Iterable[Experiment]) -> list[list[Experiment]]:
-    """Experiments that share processes. One that needs a cold process is alone."""
+    """Experiments that share processes, probes last: they may leave CUDA graphs, which a profiler dislikes. One that
+    needs a cold process is alone."""
     batches: dict[object, list[Experiment]] = {}
-    for one in chosen:
+    for one in sorted(chosen, key=lambda one: one.probe is not None):
         place = one.chapter, one.gpus, tuple(sorted(one.environment.items()))
         batches.setdefault(place if one.first_steps else one.id, []).append(one)
     return [*batches.values()]

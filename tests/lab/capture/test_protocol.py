@@ -33,7 +33,7 @@ PINNED = {
     "capture/steady.py": "caf094eccfce0244",
     "capture/supervisor.py": "13a87701b410da2f",
     "capture/timing.py": "f59b096a837d25d2",
-    "capture/trial.py": "9ee20a616e5aed31",
+    "capture/trial.py": "fe3ca9bc71098869",
     "capture/worker.py": "53bd2803017605c5",
     "experiment": "285bbace2fab2cf5",
 }

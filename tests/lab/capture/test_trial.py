@@ -49,7 +49,7 @@ def test_probes_and_loops_share_processes() -> None:
     cold = replace(FIRST, name="cold", first_steps=0)
     on_four = replace(WRONG, name="four", gpus=4)
     plain = replace(PROBE, environment={})
-    assert trial_batches([FIRST, cold, plain, PROBE, on_four]) == [[FIRST, plain], [cold], [PROBE], [on_four]]
+    assert trial_batches([FIRST, cold, plain, PROBE, on_four]) == [[FIRST, plain], [cold], [on_four], [PROBE]]
 
 
 @pytest.mark.slow
