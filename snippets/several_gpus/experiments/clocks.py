@@ -17,6 +17,9 @@ BLOCK_US = 10_000.0
 PROFILES = 3
 """Tries: the profiler may drop what runs at the start of its first session."""
 ROUNDS = 5
+WARM_STEPS = 10
+"""Before a profile: large products lower the clock after some steps, and other
+ranks have waited while rank 0 computed the reference."""
 
 
 def slowest(values: Sequence[float], device: str) -> list[float]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from snippets.lab.experiment import Experiment, Loop, Parameters
+from snippets.several_gpus.experiments.clocks import WARM_STEPS
 from snippets.several_gpus.experiments.ddp_options import ddp_options
 from snippets.several_gpus.experiments.token_counts import token_counts
 from snippets.several_gpus.experiments.training import (
@@ -110,6 +111,7 @@ def ladder() -> Iterator[Experiment]:
             gpus=2,
             label="step",
             group="ladder",
+            first_steps=WARM_STEPS,
             parameters=SHAPE,
             loop=functools.partial(rung_loop, variant=name),
             time_limit_s=40,

@@ -15,6 +15,7 @@ from snippets.lab.experiment import (
     Parameters,
     Work,
 )
+from snippets.several_gpus.experiments.clocks import WARM_STEPS
 
 LABEL = "step"
 LARGE: Parameters = {"width": 4096, "blocks": 4, "seq": 512, "batch": 8}
@@ -216,6 +217,7 @@ def _loop(
         parameters=sizes,
         loop=functools.partial(loop_of, variant=variant),
         work=step_work,
+        first_steps=WARM_STEPS,
         **{"time_limit_s": 40, **more},
     )
 

@@ -7,7 +7,11 @@ from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING, Any
 
 from snippets.lab.experiment import Experiment, Instruments, Loop, Parameters
-from snippets.several_gpus.experiments.clocks import numbers, times_us
+from snippets.several_gpus.experiments.clocks import (
+    WARM_STEPS,
+    numbers,
+    times_us,
+)
 from snippets.several_gpus.experiments.sharded import training_work
 from snippets.several_gpus.experiments.stacks import (
     Sizes,
@@ -161,6 +165,7 @@ def experiments() -> Iterator[Experiment]:
             name=f"pipeline_{count}_on_{gpus}",
             label="step",
             group=f"pipeline_on_{gpus}",
+            first_steps=WARM_STEPS,
             gpus=gpus,
             parameters={**STACK, "batch": 8},
             loop=functools.partial(pipelined, micro_batches=count),

@@ -14,7 +14,11 @@ from snippets.lab.experiment import (
     Parameters,
     Work,
 )
-from snippets.several_gpus.experiments.clocks import numbers, times_us
+from snippets.several_gpus.experiments.clocks import (
+    WARM_STEPS,
+    numbers,
+    times_us,
+)
 from snippets.several_gpus.experiments.stacks import (
     Sizes,
     adamw,
@@ -198,6 +202,7 @@ def experiments() -> Iterator[Experiment]:
             name=f"fsdp_{variant}",
             label="step",
             group="fsdp",
+            first_steps=WARM_STEPS,
             gpus=2,
             parameters=STEP,
             loop=functools.partial(trained, variant=variant),

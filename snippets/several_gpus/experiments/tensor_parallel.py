@@ -17,6 +17,7 @@ from snippets.lab.experiment import (
     WrongAnswer,
 )
 from snippets.several_gpus.experiments.clocks import (
+    WARM_STEPS,
     numbers,
     repeated,
     stopped,
@@ -264,6 +265,7 @@ def experiments() -> Iterator[Experiment]:
             name=f"tensor_{variant}",
             label="forward",
             group="tensor",
+            first_steps=WARM_STEPS,
             gpus=2,
             parameters=FORWARD,
             loop=functools.partial(forward, variant=variant),

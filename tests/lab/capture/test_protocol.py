@@ -28,7 +28,7 @@ PINNED = {
     "capture/profiling.py": "3a74435178156fb2",
     "capture/rank_traces.py": "5db4e49c0368dc6e",
     "capture/ranks.py": "dc18771d7c195590",
-    "capture/recorder.py": "91b0af482bc77f2b",
+    "capture/recorder.py": "aaf70f9f0e3a34d5",
     "capture/selection.py": "8fa03f58bc9acdaf",
     "capture/steady.py": "caf094eccfce0244",
     "capture/supervisor.py": "13a87701b410da2f",

@@ -22,6 +22,7 @@ from snippets.lab.capture.recorder import (
     make_batches,
     processes_of,
     record_experiments,
+    tries_of,
 )
 from snippets.lab.capture.supervisor import Event, Group
 from snippets.lab.experiment import find
@@ -245,3 +246,10 @@ def test_a_rank_that_fails_between_two_groups_fails_the_next(tmp_path: Path) -> 
         ("right", ""),
         ("next", "RuntimeError: no connection (rank 1)"),
     ]
+
+
+def test_ranks_are_measured_at_most_twice() -> None:
+    """Several GPUs wait for each try."""
+    (right,) = RIGHT
+    (loop,) = find("several_gpus/ddp")
+    assert (tries_of((right,)), tries_of((loop,))) == (3, 2)
