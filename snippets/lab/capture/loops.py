@@ -28,7 +28,7 @@ from snippets.lab.capture.timing import Sample, sample_interleaved, timing_of
 from snippets.lab.experiment import Experiment, ExperimentError, Loop, WrongAnswer
 from snippets.lab.recording.schema import Timing
 
-ROUNDS = 7
+ROUNDS, ROUNDS_OF_RANKS = 7, 5
 BLOCK_S = 0.15
 MIN_ITERATIONS = 4
 CHECKED = 3
@@ -117,7 +117,8 @@ def keep_reference(loop: Loop, path: Path) -> Loop:
 def time_loops(loops: Mapping[str, Loop], device: str, gpu: Gpu, ranks: Ranks = ALONE) -> dict[str, Timing]:
     """The wall time of an iteration of each loop, blocks A B, B A; of several ranks, the slowest rank's."""
     timed = {name: _with_iterations(loop, device, ranks) for name, loop in loops.items()}
-    sampled = sample_interleaved(timed, ROUNDS, lambda each: _block(each, gpu))
+    rounds = ROUNDS if ranks.world == 1 else ROUNDS_OF_RANKS
+    sampled = sample_interleaved(timed, rounds, lambda each: _block(each, gpu))
     return {name: timing_of(samples) for name, samples in sampled.items()}
 
 

@@ -289,5 +289,5 @@ def work(ids: list[str], package: str, device: str, folder: Path, number: int, e
     """Measure groups, each given as a comma-separated list of its experiments' ids; `TRIAL` tries them."""
     groups = [tuple(find(name, package)[0] for name in group.split(",")) for group in ids]
     if number == TRIAL:
-        groups, number = [tuple(one.at(**one.trial) for one in group) for group in groups], 0
+        groups, number = [tuple(one.tried() for one in group) for group in groups], 0
     run_groups(groups, device, folder, events, package_folder(package), number)

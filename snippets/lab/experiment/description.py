@@ -164,6 +164,10 @@ class Experiment:
                 raise UnknownName(f"{self.id} has no parameter {name!r}{nearest(name, self.parameters)}")
         return replace(self, parameters={**self.parameters, **parameters})
 
+    def tried(self) -> Experiment:
+        """The experiment of a trial: its parameters, and at most one step before the profiler starts."""
+        return replace(self.at(**self.trial), first_steps=min(1, self.first_steps))
+
 
 def _require_parameters(experiment: Experiment, function: Callable[..., object], *leading: str) -> None:
     """Raise `ExperimentError` unless a function takes the `leading` arguments and the experiment's parameters."""

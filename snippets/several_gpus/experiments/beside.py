@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 PRODUCTS = 8
 """Products that are timed in a row while a transfer runs."""
-MARGIN = 2.0
+MARGIN = 3.0
 """Transfers are launched for this many times the products' time, so that they
 outlast products that they slow down."""
 

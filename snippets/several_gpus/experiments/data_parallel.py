@@ -95,7 +95,7 @@ def rung_loop(
             tokens,
             device,
         ),
-        lead=2,
+        lead=1,
     )
 
 

@@ -61,7 +61,7 @@ def on_mesh(
     return Loop(
         losses=training(model, adamw(model, device), batches),
         reference=reference_of(sizes, range(2), device),
-        lead=2,
+        lead=1,
     )
 
 

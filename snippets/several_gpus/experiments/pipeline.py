@@ -85,7 +85,7 @@ def pipelined(
     return Loop(
         losses=steps_of(stage, optimizer, batches, micro_batches, world),
         reference=reference_of(sizes, (0,), device),
-        lead=2,
+        lead=1,
     )
 
 

@@ -62,7 +62,7 @@ def trained(
     return Loop(
         losses=training(model, adamw(model, device), batches),
         reference=reference_of(sizes, range(world), device),
-        lead=2,
+        lead=1,
     )
 
 

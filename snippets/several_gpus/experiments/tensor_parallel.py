@@ -155,7 +155,7 @@ def forward(
         reference=lambda count: exact_losses(
             layers, dim, hidden, rows, device, count
         ),
-        lead=2,
+        lead=1,
     )
 
 

@@ -22,7 +22,7 @@ PINNED = {
     "capture/gpu.py": "62ae1519a398b4ce",
     "capture/instruments.py": "abbdbe7a28c123bc",
     "capture/lock.py": "45343a6950464498",
-    "capture/loops.py": "713f3fabcf55aafc",
+    "capture/loops.py": "187abcc660081bf7",
     "capture/merging.py": "1e1840ed28056a75",
     "capture/profile_here.py": "6a9f56f24c216252",
     "capture/profiling.py": "3a74435178156fb2",
@@ -34,7 +34,7 @@ PINNED = {
     "capture/supervisor.py": "13a87701b410da2f",
     "capture/timing.py": "f59b096a837d25d2",
     "capture/trial.py": "fe3ca9bc71098869",
-    "capture/worker.py": "53bd2803017605c5",
+    "capture/worker.py": "96017c9bc191a6ca",
     "experiment": "285bbace2fab2cf5",
 }
 CURE = (

@@ -88,7 +88,7 @@ def test_what_rank_0_returns_of_a_probe_is_kept(tmp_path: Path) -> None:
 
 def uneven(rank: int, world: int, seconds: float) -> tuple[list[float], int]:
     """Times of a loop that takes `seconds` on rank 1 and no time on rank 0, and its iterations."""
-    loops.ROUNDS, loops.BLOCK_S = 2, 8 * seconds
+    loops.ROUNDS_OF_RANKS, loops.BLOCK_S = 2, 8 * seconds
     count = 0
 
     def losses() -> Any:
