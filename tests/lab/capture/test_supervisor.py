@@ -106,6 +106,8 @@ def test_how_a_rank_ends_after_the_last_group_is_no_failure(tmp_path: Path, caps
         process: Any = Ended(0 if number == 0 else -6)
         workers.append(Worker(process, FileIO(read_end), tmp_path / "log"))
     events = list(Events(workers, [FAULTS[:1]], Clock()).read())
+    for each in workers:
+        each.pipe.close()
     assert events == [{"finished": ["faults/raises"]}]
     out = capsys.readouterr().out
     assert out == (
