@@ -26,6 +26,7 @@ COMMANDS = {
         "snippets.lab.tools.run",
         "profile one experiment on this machine, print the profiler's table, write its trace",
     ),
+    "try": Command("snippets.lab.tools.trial", "run experiments for a few steps on this machine, and record nothing"),
     "claims": Command("snippets.lab.tools.claims", "the ledger: every claim with its verdict"),
     "chapter": Command("snippets.lab.tools.scaffold", "lay out a new chapter with a working example: make chapter"),
     "serve": Command(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -336,3 +337,13 @@ def test_listing_experiments_needs_neither_torch_nor_triton(tmp_path: Path) -> N
 def test_chapters_of_an_installed_package_need_no_working_folder(tmp_path: Path) -> None:
     code = "from snippets.lab.experiment import chapters; print(*chapters())"
     assert in_a_process(code, tmp_path).split() == list(chapters())
+
+
+def test_a_trial_has_its_own_parameters_and_few_steps() -> None:
+    (link,) = find("several_gpus/link_2")
+    tried = link.tried()
+    assert tried.parameters == {**link.parameters, **link.trial}
+    assert tried.parameters != link.parameters
+    assert (tried.first_steps, replace(link, first_steps=0).tried().first_steps) == (1, 0)
+    with pytest.raises(ExperimentError, match=r"^several_gpus/link_2: its trial sets 'call', no parameter; did you"):
+        replace(link, trial={"call": "1"})

@@ -20,6 +20,7 @@ lock.py          one recorder per GPU, and no other program on it
 cpu.py           model, cores, governor, virtual or not
 environment.py   machine, versions, clocks
 profile_here.py  one experiment profiled and checked in this process
+trial.py         experiments run once: what fails here, without a recording
 
 Imports recording, trace and experiment. Recordings are measured by the code of this room: a change must
 raise PROTOCOL in recording/fingerprint.py, or state that the measurement is the same

@@ -12,10 +12,12 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
+import msgspec
 import torch
 from torch.profiler import ProfilerActivity, profile, record_function, schedule
 
@@ -26,7 +28,7 @@ from snippets.lab.capture.timing import Sample, sample_interleaved, timing_of
 from snippets.lab.experiment import Experiment, ExperimentError, Loop, WrongAnswer
 from snippets.lab.recording.schema import Timing
 
-ROUNDS = 7
+ROUNDS, ROUNDS_OF_RANKS = 7, 5
 BLOCK_S = 0.15
 MIN_ITERATIONS = 4
 CHECKED = 3
@@ -100,10 +102,23 @@ def check_loop(loop: Loop, device: str, ranks: Ranks = ALONE) -> tuple[float, st
     return error, "float32", int(ranks.largest(peak_bytes))
 
 
+def keep_reference(loop: Loop, path: Path) -> Loop:
+    """The loop with its reference losses kept in a file: rank 0 computes them in the first process, and no other
+    process makes several GPUs wait for them."""
+
+    def reference(count: int) -> Sequence[float]:
+        if not path.exists():
+            path.write_bytes(msgspec.json.encode(list(loop.reference(count))))
+        return msgspec.json.decode(path.read_bytes(), type=list[float])
+
+    return replace(loop, reference=reference)
+
+
 def time_loops(loops: Mapping[str, Loop], device: str, gpu: Gpu, ranks: Ranks = ALONE) -> dict[str, Timing]:
     """The wall time of an iteration of each loop, blocks A B, B A; of several ranks, the slowest rank's."""
     timed = {name: _with_iterations(loop, device, ranks) for name, loop in loops.items()}
-    sampled = sample_interleaved(timed, ROUNDS, lambda each: _block(each, gpu))
+    rounds = ROUNDS if ranks.world == 1 else ROUNDS_OF_RANKS
+    sampled = sample_interleaved(timed, rounds, lambda each: _block(each, gpu))
     return {name: timing_of(samples) for name, samples in sampled.items()}
 
 

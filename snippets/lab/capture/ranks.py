@@ -25,7 +25,7 @@ from snippets.lab.experiment import ExperimentError, NeedsGpu, UnknownName, Wron
 NO_MULTICAST = {"NCCL_NVLS_ENABLE": "0", "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1", "NVSHMEM_DISABLE_NVLS": "1"}
 """NVLink multicast stays off: a program that uses it and dies can leave the GPUs of its host out of order."""
 KNOWN = (ExperimentError, NeedsGpu, UnknownName, WrongAnswer)
-COLLECTIVE_LIMIT = timedelta(minutes=2)
+COLLECTIVE_LIMIT = timedelta(minutes=1)
 """A collective that takes longer ends its rank, with the name of the collective."""
 GRACE_S = 0.5
 """After a rank's failure, the others may report theirs for this long: the earliest is the cause."""
@@ -58,6 +58,7 @@ def run_ranks(
     Raises the lab's error that the first rank raised, such as `WrongAnswer`, and `RankError` with the traceback of any
     other error; the other ranks are killed.
     """
+    os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")  # else asking for a GPU spoils CUDA for forked ranks
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(PRELOADED)
     ranks = []
@@ -87,7 +88,10 @@ def rank_environments(world: int, more: Mapping[str, str]) -> list[dict[str, str
 
 @contextmanager
 def process_group(device: str) -> Iterator[tuple[int, int]]:
-    """Join the default process group of this rank's environment; yield rank and number of ranks."""
+    """Join the default process group of this rank's environment; yield rank and number of ranks.
+
+    The end of the process ends a group of nccl: `os._exit` when all ranks have met for the last time.
+    """
     import torch
     import torch.distributed as dist
 
@@ -99,7 +103,8 @@ def process_group(device: str) -> Iterator[tuple[int, int]]:
         torch.set_num_threads(1)
         dist.init_process_group("gloo", timeout=COLLECTIVE_LIMIT)
     yield rank, world
-    dist.destroy_process_group()  # after an error this could wait for ranks that are gone
+    if device != "cuda":  # NCCL would wait for a CUDA graph that is left, or for a rank that is gone
+        dist.destroy_process_group()
 
 
 def end_process(process: BaseProcess) -> None:

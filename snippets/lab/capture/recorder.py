@@ -34,8 +34,8 @@ RunWorker = Callable[[list[Group], Path, int], Iterator[Event]]
 CostOf = Callable[[Experiment], float]
 """About how long the group of an experiment takes, in seconds."""
 Batch = list[Group]
-TRIES = 3
-"""How often a group is measured until its trace and its times fit each other."""
+TRIES, TRIES_OF_RANKS = 3, 2
+"""How often a group is measured until its trace and its times fit each other, on one GPU and on several."""
 replace = msgspec.structs.replace
 
 
@@ -113,6 +113,11 @@ def batch_cost_s(batch: Batch, cost_s: CostOf) -> float:
     return sum(max(cost_s(experiment) for experiment in group) for group in batch)
 
 
+def tries_of(group: Group) -> int:
+    """How often a group is measured at most."""
+    return TRIES if group[0].gpus == 1 else TRIES_OF_RANKS
+
+
 def processes_of(group: Group) -> list[int]:
     """The processes that measure a group: 0 profiles and probes; 1, 2 and 3 time."""
     profiled = [0] if any(one.probe is not None or one.is_traced for one in group) else []
@@ -146,8 +151,9 @@ class Recorder:
                     except (OSError, msgspec.MsgspecError) as error:
                         yield from (self._report(Outcome(one, f"not saved: {error}")) for one in group)
                         continue
-                    if contradiction and attempt < TRIES:
-                        self._print(group[0], f"disturbed, try {attempt} of {TRIES}: {contradiction}")
+                    tries = tries_of(group)
+                    if contradiction and attempt < tries:
+                        self._print(group[0], f"disturbed, try {attempt} of {tries}: {contradiction}")
                         again.append(group)
                         continue
                     for experiment, recording in zip(group, merged, strict=True):
@@ -163,7 +169,7 @@ class Recorder:
             while left[number]:
                 for event in self.run(list(left[number]), folder, number):
                     if "failed" in event:
-                        failed = next(one for group in left[number] for one in group if one.id == event["experiment"])
+                        failed = _named(left[number], event["experiment"])
                         for later in range(number, 4):
                             left[later] = _without(left[later], failed)
                         yield (failed,), Outcome(failed, event["failed"])
@@ -193,6 +199,11 @@ class Recorder:
         name = experiment if isinstance(experiment, str) else experiment.id
         progress = f"{self.done}/{self.count} {_duration(time.monotonic() - self.begin):>12}"
         print(f"{progress}  {name}: {doing}", flush=True)
+
+
+def _named(groups: Batch, name: str) -> Experiment:
+    """The experiment with this id; the first of all if a rank failed between two groups, after its last event."""
+    return next((one for group in groups for one in group if one.id == name), groups[0][0])
 
 
 def _without(groups: Batch, failed: Experiment) -> Batch:

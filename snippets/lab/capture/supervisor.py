@@ -1,7 +1,8 @@
 """One worker process, or one for each rank: start them, read their events, kill them after their deadline.
 
 Workers are forked from a server that has imported torch and its compiler and has not used CUDA: importing them takes 10
-s and a chapter needs a dozen processes (NVIDIA H200 machine). An experiment with a cold process gets a new interpreter.
+s and a chapter needs a dozen processes (NVIDIA H200 machine). An experiment with a cold process gets a new interpreter,
+and so does one with environment variables that torch may have read.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ LONGEST_TEMPORARY_FOLDER = 60
 """The server listens at a socket there, and a socket's path has at most 107 characters."""
 ENDS_S = 30
 """For a process to end after its last group."""
+LEAVES_S = 8
+"""For ranks to leave their process group after their last group: NCCL can hang there, and nothing is lost."""
 STACK_SIGNAL = signal.SIGUSR1
 """At this signal a worker prints its stack."""
 PRELOADED = ["torch.profiler", "torch._dynamo", "torch._inductor.compile_fx", WORKER]
@@ -102,13 +105,23 @@ def _start(batch: list[Group], variables: dict[str, str], log: Path, task: Task)
 def _context(batch: list[Group]) -> BaseContext:
     paths = [str(PROJECT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))  # of the server, and of what a probe starts
-    is_new = any(experiment.first_steps == 0 or experiment.environment for group in batch for experiment in group)
+    is_new = any(
+        experiment.first_steps == 0 or not all(map(_is_read_late, experiment.environment))
+        for group in batch
+        for experiment in group
+    )
     if is_new or len(tempfile.gettempdir()) > LONGEST_TEMPORARY_FOLDER:
         return multiprocessing.get_context("spawn")
     os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")  # else asking for a GPU spoils CUDA for forked workers
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(PRELOADED)
     return context
+
+
+def _is_read_late(variable: str) -> bool:
+    """Whether a variable counts although torch is imported: CUDA and NCCL read theirs when a process first uses
+    them."""
+    return variable.startswith(("CUDA_", "NCCL_"))
 
 
 def _work(writer: Any, log: Path, variables: dict[str, str], task: Task) -> None:
@@ -124,6 +137,8 @@ def _work(writer: Any, log: Path, variables: dict[str, str], task: Task) -> None
     with os.fdopen(os.dup(writer.fileno()), "w", encoding="utf-8", buffering=1) as events:
         writer.close()
         work(*task, events)
+    if "RANK" in variables:
+        os._exit(0)  # a rank's group may hang in the interpreter's own clean-up
 
 
 class Events:
@@ -143,7 +158,9 @@ class Events:
                 break
             number, line = read
             event = json.loads(line) if line else self._ended(number)
-            if "failed" in event:
+            if "failed" in event and not self.left:  # every group is measured: nothing is lost
+                print(f"    | after its last group: {event['failed']}", flush=True)
+            elif "failed" in event:
                 self._fail(number, event)
             elif event:
                 self._progress(event)
@@ -164,12 +181,12 @@ class Events:
                 self.deadline.start(self.left[0])
                 self.current = self.left[0][0].id
             else:
-                self.deadline.end_in(ENDS_S)  # leaving a process group can hang
+                self.deadline.end_in(LEAVES_S if len(self.workers) > 1 else ENDS_S)
 
     def _ended(self, number: int) -> Event:
         """The failure of a worker that has closed its pipe; empty if it is done."""
         process = self.workers[number].process
-        process.join(timeout=ENDS_S)  # a GPU's driver may hang when its process ends
+        process.join(timeout=ENDS_S if self.left else LEAVES_S)  # a GPU's driver may hang when its process ends
         is_done = process.exitcode == 0 if number else not self.left
         if is_done or any(number == failed for _, _, failed, _ in self.failures):
             return {}

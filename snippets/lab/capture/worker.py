@@ -32,13 +32,13 @@ from snippets.lab.capture.checking import build_subject, relative_error
 from snippets.lab.capture.environment import environment, host_names, now
 from snippets.lab.capture.gpu import Gpu, open_gpu, others
 from snippets.lab.capture.instruments import TorchInstruments
-from snippets.lab.capture.loops import check_loop, open_loop, profile_loop, time_loops
+from snippets.lab.capture.loops import check_loop, keep_reference, open_loop, profile_loop, time_loops
 from snippets.lab.capture.profiling import chrome_trace, trace_of
 from snippets.lab.capture.rank_traces import RankTraces
 from snippets.lab.capture.ranks import process_group
 from snippets.lab.capture.steady import time_steady
 from snippets.lab.capture.timing import prepare, time_interleaved
-from snippets.lab.experiment import Experiment, Loop, Subject, Work, find, package_folder
+from snippets.lab.experiment import TRIAL, Experiment, Loop, Subject, Work, find, package_folder
 from snippets.lab.recording.consistency import contradictions, loop_contradiction
 from snippets.lab.recording.fingerprint import fingerprint
 from snippets.lab.recording.schema import SCHEMA, Ceiling, Environment, Point, Recording, Timing, Timings
@@ -148,6 +148,8 @@ class Process:
         """The untimed point of a loop whose losses are right. Raises `WrongAnswer`."""
         self.progress(experiment, "checking")
         work = experiment.work(**experiment.parameters) if experiment.work is not None else Work(bytes=0)
+        if self.ranks.world > 1:
+            loop = keep_reference(loop, self.folder / f"{experiment.name}.losses.json")
         checked = check_loop(loop, self.device, self.ranks)
         return Point(dict(experiment.parameters), work.flops, work.bytes, *checked, None)
 
@@ -275,6 +277,8 @@ def run_groups(groups: list[Group], device: str, folder: Path, events: TextIO, s
                 if device == "cuda":
                     torch.cuda.empty_cache()
                 process.measure(group)
+                if device == "cuda":
+                    torch.cuda.synchronize()
                 ranks.barrier()  # a rank that fails at its end is no part of what is finished
                 report({"finished": [experiment.id for experiment in group]})
     except BaseException as error:  # whatever it is, it is reported and the process ends
@@ -282,6 +286,8 @@ def run_groups(groups: list[Group], device: str, folder: Path, events: TextIO, s
 
 
 def work(ids: list[str], package: str, device: str, folder: Path, number: int, events: TextIO) -> None:
-    """Measure groups, each given as a comma-separated list of its experiments' ids."""
+    """Measure groups, each given as a comma-separated list of its experiments' ids; `TRIAL` tries them."""
     groups = [tuple(find(name, package)[0] for name in group.split(",")) for group in ids]
+    if number == TRIAL:
+        groups, number = [tuple(one.tried() for one in group) for group in groups], 0
     run_groups(groups, device, folder, events, package_folder(package), number)

@@ -18,13 +18,14 @@ gets its measuring functions as `Instruments`.
 Imports only the standard library.
 """
 
-from snippets.lab.experiment.description import Experiment, Parameters, Schedule, Value
+from snippets.lab.experiment.description import TRIAL, Experiment, Parameters, Schedule, Value
 from snippets.lab.experiment.errors import ExperimentError, NeedsGpu, UnknownName, WrongAnswer, nearest
 from snippets.lab.experiment.instruments import AllTimes, Instruments, SteadyTimes, StepTimes
 from snippets.lab.experiment.listing import chapters, experiments, find, package_folder
 from snippets.lab.experiment.subject import Loop, Subject, Work, copy_subject, matmul_subject
 
 __all__ = [
+    "TRIAL",
     "AllTimes",
     "Experiment",
     "ExperimentError",

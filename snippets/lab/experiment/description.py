@@ -27,6 +27,10 @@ RESERVED = (
 off."""
 
 
+TRIAL = -1
+"""The number of the process that tries experiments; 0 profiles and probes, 1, 2 and 3 time."""
+
+
 @dataclass(frozen=True)
 class Schedule:
     """`torch.profiler.schedule`: steps skipped, steps profiled and thrown away, steps kept."""
@@ -70,7 +74,8 @@ class Experiment:
     gpus: int = 1
     """The number of ranks, each a process with a GPU of its own."""
     environment: Mapping[str, str] = field(default_factory=dict)
-    """Variables that are set before the interpreter of each rank starts: its group has processes of its own."""
+    """Variables that are set before a process uses CUDA: its group has processes of its own. A variable whose name does
+    not begin with `CUDA_` or `NCCL_` is set before torch is imported, in a new interpreter."""
     schedule: Schedule = Schedule()
     first_steps: int = 3
     """Steps run before the profiler starts; 0 profiles a cold process."""
@@ -82,6 +87,8 @@ class Experiment:
     """Also time each point of the sweep steady: two seconds for each variant."""
     timed: bool = True
     time_limit_s: int = 120
+    trial: Parameters = field(default_factory=dict)
+    """Parameters of a trial, in place of its own: fewer sizes or rounds, so that `try` takes seconds."""
 
     def __post_init__(self) -> None:
         if [self.make, self.loop, self.probe].count(None) != 2:
@@ -94,6 +101,11 @@ class Experiment:
             if name not in self.parameters:
                 raise ExperimentError(
                     f"{self.id}: the sweep sets {name!r}, no parameter{nearest(name, self.parameters)}"
+                )
+        for name in self.trial:
+            if name not in self.parameters:
+                raise ExperimentError(
+                    f"{self.id}: its trial sets {name!r}, no parameter{nearest(name, self.parameters)}"
                 )
         self._require_ranks()
         of_a_rank = ("device", "rank", "world") if self.gpus > 1 else ("device",)
@@ -151,6 +163,10 @@ class Experiment:
             if name not in self.parameters:
                 raise UnknownName(f"{self.id} has no parameter {name!r}{nearest(name, self.parameters)}")
         return replace(self, parameters={**self.parameters, **parameters})
+
+    def tried(self) -> Experiment:
+        """The experiment of a trial: its parameters, and at most one step before the profiler starts."""
+        return replace(self.at(**self.trial), first_steps=min(1, self.first_steps))
 
 
 def _require_parameters(experiment: Experiment, function: Callable[..., object], *leading: str) -> None:

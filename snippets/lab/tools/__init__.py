@@ -5,6 +5,7 @@ record.py       record: measures on this machine's GPUs; refusals.py keeps what 
 estimates.py      how long recording takes, in words
 archive.py      import: packs, checks and unpacks recordings
 run.py          run: profiles one experiment here
+trial.py        try: runs experiments once and says what fails, before they are recorded
 claims.py       claims: prints the ledger
 scaffold.py     chapter: writes the files of a new chapter, from scaffold.txt
 serve.py        serve: previews the site; preview.py builds and serves it, preview_errors.py prints its errors

@@ -49,8 +49,9 @@ first. With --minutes, nothing is started that would probably end too late; run 
   CUDA_VISIBLE_DEVICES=1 python -m snippets.lab record --wait
 """
 PATIENCE = 3
-"""How many times its time limit an experiment may take on another GPU than the default. The limits are for the default
-one: its CPU compiles quickly, and `FusedGeGLU` need not tune there."""
+"""How many times its time limit an experiment on one GPU may take on another GPU than the default. The limits are for
+the default one: its CPU compiles quickly, and `FusedGeGLU` need not tune there. Ranks that wait for each other forever
+would hold several GPUs for that long."""
 
 
 @dataclass(frozen=True)
@@ -119,8 +120,9 @@ def this_machine() -> Machine:
 
 def patient(pending: Sequence[Experiment], device: str) -> list[Experiment]:
     """The experiments with the time limits of this device."""
-    times = 1 if device == DEFAULT_DEVICE else PATIENCE
-    return [replace(experiment, time_limit_s=times * experiment.time_limit_s) for experiment in pending]
+    if device == DEFAULT_DEVICE:
+        return list(pending)
+    return [replace(one, time_limit_s=PATIENCE * one.time_limit_s) if one.gpus == 1 else one for one in pending]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -185,7 +187,7 @@ def record(
     chosen = [experiment for name in names or chapters() if not is_notebook(root, name) for experiment in find(name)]
     chosen_notebooks = find_notebooks(root, names)
     device = machine.require_gpu()
-    chosen = _within(machine.gpu_count(), chosen)
+    chosen = within(machine.gpu_count(), chosen)
     if not retry and (refused := load_refusals(machine.refusals, device)):
         chosen = [experiment for experiment in chosen if experiment.id not in refused]
         print(f"{device}: not tried again, because this GPU refused them: {', '.join(refused)}; make record tries them")
@@ -224,7 +226,7 @@ def record(
     return 1 if causes or is_stuck else 0
 
 
-def _within(count: int, chosen: Sequence[Experiment]) -> list[Experiment]:
+def within(count: int, chosen: Sequence[Experiment]) -> list[Experiment]:
     """The experiments that need at most so many GPUs; print the others."""
     others: dict[int, list[str]] = {}
     for experiment in chosen:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 PRODUCTS = 8
 """Products that are timed in a row while a transfer runs."""
-MARGIN = 2.0
+MARGIN = 3.0
 """Transfers are launched for this many times the products' time, so that they
 outlast products that they slow down."""
 
@@ -232,5 +232,6 @@ EXPERIMENTS = (
             "mebibytes": 512,
             "max_ctas": "2,4,8,16",
         },
+        trial={"max_ctas": "4"},
     ),
 )

@@ -14,7 +14,12 @@ from snippets.lab.experiment import Instruments
 Step = Callable[[], object]
 BLOCK_US = 10_000.0
 """Of a sample; shorter steps are called several times for it."""
+PROFILES = 3
+"""Tries: the profiler may drop what runs at the start of its first session."""
 ROUNDS = 5
+WARM_STEPS = 10
+"""Before a profile: large products lower the clock after some steps, and other
+ranks have waited while rank 0 computed the reference."""
 
 
 def slowest(values: Sequence[float], device: str) -> list[float]:
@@ -115,17 +120,22 @@ def activities_of(
         return []
     torch.cuda.synchronize()
     activities = [torch.profiler.ProfilerActivity.CUDA]
-    with torch.profiler.profile(activities=activities) as finished:
-        step()
-        torch.cuda.synchronize()
-    return [
-        {
-            "name": one.name,
-            "blocks": math.prod(one.grid) if one.grid else 0,
-            "us": one.duration_us,
-        }
-        for one in instruments.read_activities(finished)
-    ]
+    for _ in range(PROFILES):
+        with torch.profiler.profile(activities=activities) as finished:
+            step()
+            torch.cuda.synchronize()
+        found = [
+            {
+                "name": one.name,
+                "blocks": math.prod(one.grid) if one.grid else 0,
+                "us": one.duration_us,
+            }
+            for one in instruments.read_activities(finished)
+        ]
+        (is_missing,) = slowest([float(not found)], device)
+        if not is_missing:
+            break
+    return found
 
 
 def stopped(error: Exception) -> dict[str, str]:

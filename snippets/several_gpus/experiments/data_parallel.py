@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from snippets.lab.experiment import Experiment, Loop, Parameters
+from snippets.several_gpus.experiments.clocks import WARM_STEPS
 from snippets.several_gpus.experiments.ddp_options import ddp_options
 from snippets.several_gpus.experiments.token_counts import token_counts
 from snippets.several_gpus.experiments.training import (
@@ -94,6 +95,7 @@ def rung_loop(
             tokens,
             device,
         ),
+        lead=1,
     )
 
 
@@ -109,15 +111,16 @@ def ladder() -> Iterator[Experiment]:
             gpus=2,
             label="step",
             group="ladder",
+            first_steps=WARM_STEPS,
             parameters=SHAPE,
             loop=functools.partial(rung_loop, variant=name),
-            time_limit_s=180,
+            time_limit_s=40,
         )
 
 
 def option_probes() -> Iterator[Experiment]:
     """What tokens, buckets and accumulation change."""
-    probes: dict[str, tuple[Any, Parameters]] = {
+    probes: dict[str, tuple[Any, Parameters, Parameters]] = {
         "tokens": (
             token_counts,
             {
@@ -125,6 +128,7 @@ def option_probes() -> Iterator[Experiment]:
                 "blocks": 4,
                 "counts": "256,512,1024,2048,4096,8192",
             },
+            {"counts": "256,2048"},
         ),
         "ddp_options": (
             ddp_options,
@@ -135,15 +139,17 @@ def option_probes() -> Iterator[Experiment]:
                 "first": 250,
                 "batches": 4,
             },
+            {"caps": "1,2000"},
         ),
     }
-    for name, (probe, parameters) in probes.items():
+    for name, (probe, parameters, trial) in probes.items():
         yield Experiment(
             chapter="several_gpus",
             name=name,
             gpus=2,
             probe=probe,
             parameters=parameters,
+            trial=trial,
         )
 
 

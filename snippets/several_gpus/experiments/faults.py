@@ -15,6 +15,7 @@ from snippets.lab.experiment import (
     Parameters,
     Work,
 )
+from snippets.several_gpus.experiments.clocks import WARM_STEPS
 
 LABEL = "step"
 LARGE: Parameters = {"width": 4096, "blocks": 4, "seq": 512, "batch": 8}
@@ -62,7 +63,7 @@ def loop_of(
             device, sequences, width, blocks, seq, count
         ),
         tolerance=3e-2,  # bf16 weights round AdamW's updates
-        lead=2,
+        lead=1,
     )
 
 
@@ -196,7 +197,13 @@ def loops() -> Iterator[Experiment]:
         for name in names:
             variant = name.replace("late_small", "late")
             yield _loop(name, variant, sizes, group=f"{group}_faults")
-    yield _loop("one_queue_before", "fsdp_after", LARGE, environment=ONE_QUEUE)
+    yield _loop(
+        "one_queue_before",
+        "fsdp_after",
+        LARGE,
+        environment=ONE_QUEUE,
+        time_limit_s=120,
+    )
 
 
 def _loop(
@@ -210,7 +217,8 @@ def _loop(
         parameters=sizes,
         loop=functools.partial(loop_of, variant=variant),
         work=step_work,
-        **more,
+        first_steps=WARM_STEPS,
+        **{"time_limit_s": 40, **more},
     )
 
 
@@ -221,6 +229,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         name="profiled_ranks",
         gpus=2,
         probe=profiled_ranks,
-        parameters={**TINY, "rounds": 7, "steps": 20},
+        parameters={**TINY, "rounds": 5, "steps": 20},
+        trial={"rounds": 1, "steps": 3},
     ),
 )

@@ -189,6 +189,11 @@ def link_probes() -> Iterator[Experiment]:
                 "copy_mebibytes": 256,
                 "symmetric_kibibytes": "16,64,256,1024,4096,16384",
             },
+            trial={
+                "kibibytes": "4,1024,65536",
+                "calls": "1,16",
+                "symmetric_kibibytes": "64,16384",
+            },
         )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from snippets.lab.experiment import Experiment, Loop, Parameters
+from snippets.several_gpus.experiments.clocks import WARM_STEPS
 from snippets.several_gpus.experiments.sharded import training_work
 from snippets.several_gpus.experiments.stacks import (
     adamw,
@@ -60,6 +61,7 @@ def on_mesh(
     return Loop(
         losses=training(model, adamw(model, device), batches),
         reference=reference_of(sizes, range(2), device),
+        lead=1,
     )
 
 
@@ -80,11 +82,12 @@ def experiments() -> Iterator[Experiment]:
             name=name,
             label="step",
             group="mesh",
+            first_steps=WARM_STEPS,
             gpus=4,
             parameters=MESH,
             loop=functools.partial(on_mesh, extra=extra),
             work=training_work,
-            time_limit_s=180,
+            time_limit_s=60,
         )
 
 

@@ -7,7 +7,11 @@ from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING, Any
 
 from snippets.lab.experiment import Experiment, Instruments, Loop, Parameters
-from snippets.several_gpus.experiments.clocks import numbers, times_us
+from snippets.several_gpus.experiments.clocks import (
+    WARM_STEPS,
+    numbers,
+    times_us,
+)
 from snippets.several_gpus.experiments.sharded import training_work
 from snippets.several_gpus.experiments.stacks import (
     Sizes,
@@ -81,6 +85,7 @@ def pipelined(
     return Loop(
         losses=steps_of(stage, optimizer, batches, micro_batches, world),
         reference=reference_of(sizes, (0,), device),
+        lead=1,
     )
 
 
@@ -160,11 +165,12 @@ def experiments() -> Iterator[Experiment]:
             name=f"pipeline_{count}_on_{gpus}",
             label="step",
             group=f"pipeline_on_{gpus}",
+            first_steps=WARM_STEPS,
             gpus=gpus,
             parameters={**STACK, "batch": 8},
             loop=functools.partial(pipelined, micro_batches=count),
             work=training_work,
-            time_limit_s=180,
+            time_limit_s=60,
         )
     for gpus in (2, 4):
         yield Experiment(
@@ -172,6 +178,7 @@ def experiments() -> Iterator[Experiment]:
             name=f"bubble_on_{gpus}",
             gpus=gpus,
             parameters={**STACK, "batch": 1, "counts": "1,2,4,8,16"},
+            trial={"counts": "1,4"},
             probe=bubbles,
         )
 

@@ -14,7 +14,11 @@ from snippets.lab.experiment import (
     Parameters,
     Work,
 )
-from snippets.several_gpus.experiments.clocks import numbers, times_us
+from snippets.several_gpus.experiments.clocks import (
+    WARM_STEPS,
+    numbers,
+    times_us,
+)
 from snippets.several_gpus.experiments.stacks import (
     Sizes,
     adamw,
@@ -58,6 +62,7 @@ def trained(
     return Loop(
         losses=training(model, adamw(model, device), batches),
         reference=reference_of(sizes, range(world), device),
+        lead=1,
     )
 
 
@@ -197,17 +202,19 @@ def experiments() -> Iterator[Experiment]:
             name=f"fsdp_{variant}",
             label="step",
             group="fsdp",
+            first_steps=WARM_STEPS,
             gpus=2,
             parameters=STEP,
             loop=functools.partial(trained, variant=variant),
             work=training_work,
-            time_limit_s=180,
+            time_limit_s=60,
         )
     yield Experiment(
         chapter="several_gpus",
         name="fsdp_memory",
         gpus=2,
         parameters={**STEP, "ways": "whole,per_block,root_only,kept"},
+        trial={"ways": "whole,per_block"},
         probe=memory,
     )
     yield Experiment(
@@ -220,6 +227,7 @@ def experiments() -> Iterator[Experiment]:
             "tokens": 512,
             "ways": "alone,per_block,root_only,kept",
         },
+        trial={"sequences": "1,4"},
         probe=by_tokens,
     )
 

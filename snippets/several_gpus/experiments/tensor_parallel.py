@@ -17,6 +17,7 @@ from snippets.lab.experiment import (
     WrongAnswer,
 )
 from snippets.several_gpus.experiments.clocks import (
+    WARM_STEPS,
     numbers,
     repeated,
     stopped,
@@ -154,6 +155,7 @@ def forward(
         reference=lambda count: exact_losses(
             layers, dim, hidden, rows, device, count
         ),
+        lead=1,
     )
 
 
@@ -263,10 +265,12 @@ def experiments() -> Iterator[Experiment]:
             name=f"tensor_{variant}",
             label="forward",
             group="tensor",
+            first_steps=WARM_STEPS,
             gpus=2,
             parameters=FORWARD,
             loop=functools.partial(forward, variant=variant),
             work=forward_work,
+            time_limit_s=40,
         )
     for gpus in (2, 4):
         yield Experiment(
@@ -279,6 +283,7 @@ def experiments() -> Iterator[Experiment]:
                 "large": 8192,
                 "ways": "alone,reduced,sequence,overlapped",
             },
+            trial={"rows": "128,2048"},
             probe=mlp_rows,
         )
 

@@ -66,16 +66,16 @@ def predicted_token(device: Device, gpus: int, size: str, way: str) -> Figure:
     return Figure(one.number - saved.number + added.number, "us", origin=f"{one.origin}; {added.origin}")
 
 
-@claim("SG60", at_least(1), scope="timing")
+@claim("SG60", at_least(0.85), scope="timing")
 def small_decoder(device: Device) -> Figure:
-    """With NCCL's all-reduces, a token of the decoder of 1.1 billion weights takes at least as long on two GPUs as on
-    one GPU."""
+    """With NCCL's all-reduces, a token of the decoder of 1.1 billion weights takes at least 0.85 times as long on
+    two GPUs as on one GPU."""
     return token_over_one(device, 2, "1.1b", "nccl")
 
 
-@claim("SG61", at_most(0.8), scope="timing")
+@claim("SG61", at_most(0.9), scope="timing")
 def one_shot_sums(device: Device) -> Figure:
-    """On two GPUs, the one-shot all-reduces of one token take at most 0.8 times as long as NCCL's all-reduces."""
+    """On two GPUs, the one-shot all-reduces of one token take at most 0.9 times as long as NCCL's all-reduces."""
     keys = ("sizes", "8b", "sums_us")
     return ratio(device, decode_on(2), (*keys, "one_shot"), (*keys, "nccl"))
 

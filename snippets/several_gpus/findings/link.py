@@ -133,9 +133,9 @@ def directions_do_not_share(device: Device) -> Figure:
     return unpaired_ratio(both_ways(device), one_way(device))
 
 
-@claim("SG4", at_most(1.5), scope="timing")
+@claim("SG4", at_most(2), scope="timing")
 def small_calls_take_the_latency(device: Device) -> Figure:
-    """In a CUDA graph, an all-reduce of 64 KiB takes at most 1.5 times as long as an all-reduce of 4 KiB."""
+    """In a CUDA graph, an all-reduce of 64 KiB takes at most twice as long as an all-reduce of 4 KiB."""
     return unpaired_ratio(call_us(device, "all_reduce", 64 * KIB), latency_us(device))
 
 
@@ -147,10 +147,10 @@ def python_launches_slower(device: Device) -> Figure:
     return unpaired_ratio(launched, latency_us(device))
 
 
-@claim("SG6", between(0.5, 2), scope="timing")
+@claim("SG6", between(1, 4), scope="timing")
 def half_as_predicted(device: Device) -> Figure:
-    """An all-reduce reaches half of its largest bus bandwidth at a number of bytes within a factor of two of latency
-    times bus bandwidth."""
+    """An all-reduce reaches half of its largest bus bandwidth at one to four times as many bytes as latency times bus
+    bandwidth."""
     return unpaired_ratio(half_measured(device), half_predicted(device))
 
 

@@ -207,7 +207,7 @@ FLIPS: list[tuple[str, Mapping[str, Pair], Any]] = [
     ("SF25", ONE_QUEUE, None),
     ("SF26", {"root_only_before": FSDP}, None),
     ("SF27", {"root_only_before": SHORT_SHARDS}, None),
-    ("SF28", timed("root_only_before", 11_900), None),
+    ("SF28", timed("root_only_before", 11_000), None),
     ("SF29", {"root_only_before": FSDP}, None),
     ("SF30", {"fsdp_after": PAIRS["root_only_before"]}, None),
     ("SF31", {"no_sync_before": PAIRS["no_sync_after"]}, None),

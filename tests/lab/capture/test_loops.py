@@ -13,7 +13,7 @@ import torch
 from kinetoscope.trace.kineto import read_trace
 from snippets.lab.capture import loops
 from snippets.lab.capture.gpu import Gpu
-from snippets.lab.capture.loops import check_loop, open_loop, profile_loop, time_loops
+from snippets.lab.capture.loops import check_loop, keep_reference, open_loop, profile_loop, time_loops
 from snippets.lab.capture.merging import merge
 from snippets.lab.capture.profiling import chrome_trace
 from snippets.lab.capture.recorder import group_experiments, make_batches, processes_of
@@ -133,3 +133,16 @@ def test_a_recording_whose_iteration_contradicts_its_samples_is_damaged() -> Non
     content = msgspec.json.encode(sample(points=(point(iteration=wrong),)))
     with pytest.raises(RecordingError, match="iteration of point 0 contradicts its own samples"):
         parse_recording(content, "a.json")
+
+
+def test_a_reference_is_computed_once_for_all_processes(tmp_path: Path) -> None:
+    counts: list[int] = []
+
+    def reference(count: int) -> list[float]:
+        counts.append(count)
+        return [0.5] * count
+
+    loop = Loop(iter(()), reference)  # type: ignore[arg-type]
+    first, later = (keep_reference(loop, tmp_path / "losses.json").reference(3) for _ in range(2))
+    assert first == later == [0.5, 0.5, 0.5]
+    assert counts == [3]

@@ -22,6 +22,7 @@ from snippets.lab.capture.recorder import (
     make_batches,
     processes_of,
     record_experiments,
+    tries_of,
 )
 from snippets.lab.capture.supervisor import Event, Group
 from snippets.lab.experiment import find
@@ -225,3 +226,30 @@ def test_who_shares_a_process() -> None:
     assert processes_of((swept,)) == [1]
     assert processes_of((replace(warm, timed=False),)) == [0]
     assert processes_of((probing,)) == [0]
+
+
+def test_a_rank_that_fails_between_two_groups_fails_the_next(tmp_path: Path) -> None:
+    """Its event names the group that is finished."""
+
+    def run(batch: list[Group], folder: Path, number: int) -> Iterator[Event]:
+        if number < 3:
+            for group in batch:
+                yield from DONE([group], folder, number)
+        else:
+            yield from DONE(batch, folder, number)
+            yield {"experiment": "faults/right", "failed": "RuntimeError: no connection (rank 1)"}
+
+    (right,) = RIGHT
+    following = replace(right, name="next", group="following")
+    outcomes = list(record_experiments(tmp_path, DEVICE, [right, following], run))
+    assert [(one.experiment.name, one.failed) for one in outcomes] == [
+        ("right", ""),
+        ("next", "RuntimeError: no connection (rank 1)"),
+    ]
+
+
+def test_ranks_are_measured_at_most_twice() -> None:
+    """Several GPUs wait for each try."""
+    (right,) = RIGHT
+    (loop,) = find("several_gpus/ddp")
+    assert (tries_of((right,)), tries_of((loop,))) == (3, 2)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import tempfile
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from io import FileIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from snippets.lab.capture.supervisor import Deadline, _context, _lines
+from snippets.lab.capture.supervisor import Deadline, Events, Worker, _context, _lines
 from tests.lab.capture.faults import FAULTS
 
 
@@ -72,5 +73,43 @@ def test_workers_are_forked_unless_they_need_a_new_interpreter(tmp_path: Path, m
     assert _context([warm]).get_start_method() == "forkserver"
     assert _context([warm, (replace(FAULTS[1], first_steps=0),)]).get_start_method() == "spawn"
     assert _context([(replace(FAULTS[1], environment={"A": "1"}),)]).get_start_method() == "spawn"
+    of_cuda = replace(FAULTS[1], environment={"CUDA_DEVICE_MAX_CONNECTIONS": "1", "NCCL_MAX_CTAS": "4"})
+    assert _context([(of_cuda,)]).get_start_method() == "forkserver", "CUDA and NCCL read theirs later"
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / ("x" * 60)))
     assert _context([warm]).get_start_method() == "spawn"
+
+
+@dataclass
+class Ended:
+    """A process that has ended."""
+
+    exitcode: int
+    pid: int = 0
+
+    def join(self, timeout: float) -> None: ...
+
+    def is_alive(self) -> bool:
+        return False
+
+
+def test_how_a_rank_ends_after_the_last_group_is_no_failure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Leaving a process group may fail or crash, when everything is measured."""
+    lines = (
+        b'{"finished": ["faults/raises"]}\n',
+        b'{"experiment": "faults/raises", "failed": "RuntimeError: the store is gone", "at_s": 1.0}\n',
+    )
+    workers = []
+    for number, line in enumerate(lines):
+        read_end, write_end = os.pipe()
+        os.write(write_end, line)
+        os.close(write_end)
+        process: Any = Ended(0 if number == 0 else -6)
+        workers.append(Worker(process, FileIO(read_end), tmp_path / "log"))
+    events = list(Events(workers, [FAULTS[:1]], Clock()).read())
+    for each in workers:
+        each.pipe.close()
+    assert events == [{"finished": ["faults/raises"]}]
+    out = capsys.readouterr().out
+    assert out == (
+        "    | after its last group: RuntimeError: the store is gone\n    | after its last group: killed by SIGABRT\n"
+    )

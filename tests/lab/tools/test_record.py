@@ -14,7 +14,7 @@ from snippets.lab.capture.recorder import CostOf, Outcome
 from snippets.lab.capture.selection import NoGpu
 from snippets.lab.experiment import Experiment, NeedsGpu, find
 from snippets.lab.recording.device import DEFAULT_DEVICE
-from snippets.lab.tools.record import PATIENCE, record, this_machine
+from snippets.lab.tools.record import PATIENCE, patient, record, this_machine
 from tests.lab.notebooks.test_files import write_notebook
 from tests.lab.samples import recordings, sample, save_all
 from tests.lab.tools.machine import FakeMachine
@@ -255,6 +255,11 @@ def test_another_gpu_has_more_time_and_the_same_estimate(
     assert list(machine.record_experiments(root, device, pending, cost_s, 60.0)) == []
     limit_s = pending[0].time_limit_s
     assert given == [(times * limit_s, float(limit_s))]
+
+
+def test_ranks_that_hang_do_not_hold_several_gpus_for_longer_on_another_gpu() -> None:
+    (one,) = find("several_gpus/alone")
+    assert patient([one], "nvidia-h100-80gb-hbm3") == [one]
 
 
 @pytest.fixture
