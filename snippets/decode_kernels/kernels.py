@@ -10,15 +10,15 @@ import triton
 import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from snippets.decode_kernels.attending import attend_tile
-from snippets.decode_kernels.tiles import (
+from .ahead import fetch_ahead
+from .attending import attend_tile
+from .tiles import (
     gate_up_tile,
     head_tile,
     pair_row,
     qkv_tile,
     residual_tile,
 )
-from snippets.fused_mlp.geglu.few_tokens_kernels import fetch_ahead
 
 
 @triton.jit

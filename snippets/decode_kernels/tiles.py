@@ -20,10 +20,11 @@ def multiply(
     x, gain, weight, row, rows, second, M, K, eps,
     TOKENS: tl.constexpr, BLOCK_K: tl.constexpr, STAGES: tl.constexpr,
     NORM: tl.constexpr, PAIRED: tl.constexpr, INTERPRETED: tl.constexpr,
+    other_weight=None,
 ):  # fmt: skip
     """Products of tokens x (M, K) with `row` of a weight (rows, K), and if
-    PAIRED with the rows `second` further down: two tensors (rows of a tile,
-    TOKENS), or the same one twice.
+    PAIRED with the rows `second` further down, of `other_weight` if there is
+    one: two tensors (rows of a tile, TOKENS), or the same one twice.
 
     With NORM, of x behind an RMS norm with `gain` (K,). The norm's factor is
     the same for all products of a token, so it may come last: the sum of
@@ -38,7 +39,8 @@ def multiply(
     other = tl.zeros((BLOCK_N, wide), tl.float32)
     squares = tl.zeros((TOKENS, BLOCK_K), tl.float32)
     at = row[:, None].to(tl.int64) * K + col[None, :]
-    weight_below = weight + tl.cast(second, tl.int64) * K
+    weight_below = weight if other_weight is None else other_weight
+    weight_below += tl.cast(second, tl.int64) * K
     for k in tl.range(0, K, BLOCK_K, num_stages=STAGES):
         inside = (col < K - k)[None, :]
         there = (row < rows)[:, None] & inside
@@ -150,9 +152,10 @@ def qkv_tile(
 def residual_tile(
     tile, y, weight, x, M, N, K,
     TOKENS: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
-    STAGES: tl.constexpr, INTERPRETED: tl.constexpr,
+    STAGES: tl.constexpr, INTERPRETED: tl.constexpr, out=None,
 ):  # fmt: skip
-    """x (M, N) += y (M, K) @ weight.T, of BLOCK_N columns of x."""
+    """x (M, N) += y (M, K) @ weight.T, of BLOCK_N columns of x; the sum goes to
+    `out` (M, N) if there is one."""
     row = tile * BLOCK_N + tl.arange(0, BLOCK_N)
     acc, _ = multiply(
         y, y, weight, row, N, 0, M, K, 0.0, TOKENS, BLOCK_K, STAGES, False,
@@ -161,23 +164,25 @@ def residual_tile(
     token = tl.arange(0, TOKENS)[None, :]
     row = row[:, None]
     there = (row < N) & (token < M)
-    at = x + token * N + row
-    acc += tl.load(at, there, 0.0, cache_modifier=".cg").to(tl.float32)
-    tl.store(at, acc.to(x.dtype.element_ty), there)
+    at = token * N + row
+    acc += tl.load(x + at, there, 0.0, cache_modifier=".cg").to(tl.float32)
+    to = x if out is None else out
+    tl.store(to + at, acc.to(x.dtype.element_ty), there)
 
 
 @triton.jit
 def gate_up_tile(
     tile, x, gain, weight, out, M, N, K, eps,
     TOKENS: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
-    STAGES: tl.constexpr, INTERPRETED: tl.constexpr,
+    STAGES: tl.constexpr, INTERPRETED: tl.constexpr, up_weight=None,
 ):  # fmt: skip
     """out (M, N) = silu(norm(x) @ gate.T) * (norm(x) @ up.T), where weight
-    (2 N, K) holds the rows of gate, then the rows of up."""
+    (2 N, K) holds the rows of gate, then the rows of up, or is the weight of
+    gate (N, K), and `up_weight` (N, K) the other."""
     row = tile * BLOCK_N + tl.arange(0, BLOCK_N)
     gate, up = multiply(
-        x, gain, weight, row, N, N, M, K, eps, TOKENS, BLOCK_K, STAGES, True, True,
-        INTERPRETED,
+        x, gain, weight, row, N, N if up_weight is None else 0, M, K, eps,
+        TOKENS, BLOCK_K, STAGES, True, True, INTERPRETED, up_weight,
     )  # fmt: skip
     value = gate * tl.sigmoid(gate) * up
     token = tl.arange(0, TOKENS)[None, :]

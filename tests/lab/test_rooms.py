@@ -52,6 +52,7 @@ PARTS = {"model", "kernels", "experiments", "findings", "publish"}
 MORE_FILES: Mapping[str, Mapping[str, str]] = {
     "attention": {"online_softmax.py": "explains an idea on the CPU: no recording may depend on it"},
     "decode_kernels": {
+        "ahead.py": "a name for a part of the fused MLP, under which kernels.py finds it here and in its package",
         "attending.py": "attention of one token, which two kernels call",
         "persistent.py": "the kernel of a whole step",
         "sizes.py": "how a step cuts its weights",
