@@ -54,6 +54,7 @@ MORE_FILES: Mapping[str, Mapping[str, str]] = {
     "decode_kernels": {
         "ahead.py": "a name for a part of the fused MLP, under which kernels.py finds it here and in its package",
         "attending.py": "attention of one token, which two kernels call",
+        "kernelize.py": "how a model takes the package; beside the package, which it loads",
         "persistent.py": "the kernel of a whole step",
         "sizes.py": "how a step cuts its weights",
         "steps.py": "a step of a decoder, which a reader calls",

@@ -54,7 +54,7 @@ class Watched(NamedTuple):
     """What must stay for a layer to be known."""
 
     known: Known
-    places: list[tuple[dict[str, Any], str, Any]]
+    places: list[tuple[Any, str, Any]]
     """A dictionary of a module, a key, and what it leads to."""
     hooks: list[Any]
     """Dictionaries that are empty."""
@@ -89,7 +89,9 @@ def known(layer: nn.Module) -> Known | str:
 
 
 def watch(layer: nn.Module, parts: Known) -> Watched:
-    places, hooks, weights = [], [], []
+    places: list[tuple[Any, str, Any]] = []
+    hooks: list[Any] = []
+    weights: list[tuple[Tensor, int]] = []
     for module in layer.modules():
         places += [(module._modules, *each) for each in module._modules.items()]
         if module is not layer:
@@ -103,7 +105,7 @@ def watch(layer: nn.Module, parts: Known) -> Watched:
     return Watched(parts, places, hooks, weights)
 
 
-def look_through(layer: nn.Module) -> Known | str:
+def look_through(layer: Any) -> Known | str:
     """As `known`, without a memory."""
     kind = type(layer)
     model = LAYERS.get(kind.__name__, "")
@@ -130,9 +132,7 @@ def look_through(layer: nn.Module) -> Known | str:
     return parts_of(layer, [weight_of(*each) for each in names])
 
 
-def projections(
-    attention: nn.Module, mlp: nn.Module
-) -> list[tuple[nn.Module, str]]:
+def projections(attention: Any, mlp: Any) -> list[tuple[Any, str]]:
     """The projections of a layer, as parents and names: those of queries, keys
     and values first, those of gate and up last."""
     q, up = ["q_proj", "k_proj", "v_proj"], ["gate_proj", "up_proj"]
@@ -144,7 +144,7 @@ def projections(
     return found + [(mlp, name) for name in ["down_proj", *up]]
 
 
-def parts_of(layer: nn.Module, weights: list[Tensor]) -> Known | str:
+def parts_of(layer: Any, weights: list[Tensor]) -> Known | str:
     """The parts of a layer of a known class with these `projections`, or why
     they do not fit each other."""
     attention, norm = layer.self_attn, layer.input_layernorm
@@ -155,13 +155,13 @@ def parts_of(layer: nn.Module, weights: list[Tensor]) -> Known | str:
     rows, kv_rows = heads * head_dim, kv_heads * head_dim
     dim = weights[0].shape[1]
     if "qkv_proj" in attention._modules:
-        joined, out, down, *up = weights
+        joined, out, down, *rest = weights
         if joined.shape[0] != rows + 2 * kv_rows:
             return "its sizes do not fit each other"
         q, k, v = joined.split([rows, kv_rows, kv_rows])
     else:
-        q, k, v, out, down, *up = weights
-    gate, up = up if len(up) == 2 else up[0].chunk(2)
+        q, k, v, out, down, *rest = weights
+    gate, up = rest if len(rest) == 2 else rest[0].chunk(2)
     hidden = gate.shape[0]
     if (
         [list(one.shape) for one in (q, k, v, out, gate, up, down)]
@@ -171,6 +171,10 @@ def parts_of(layer: nn.Module, weights: list[Tensor]) -> Known | str:
         ]
     ):  # fmt: skip
         return "its sizes do not fit each other"
+    gains = norm.weight, second_norm.weight
+    kinds = {(one.dtype, one.device) for one in (*weights, *gains)}
+    if len(kinds) > 1 or any(list(gain.shape) != [dim] for gain in gains):
+        return "its weights have different types or devices"
     return Known(
         norm.weight, q, k, v, out, second_norm.weight, gate, up, down,
         norm.variance_epsilon, second_norm.variance_epsilon, attention.scaling,
@@ -178,7 +182,7 @@ def parts_of(layer: nn.Module, weights: list[Tensor]) -> Known | str:
     )  # fmt: skip
 
 
-def other_module(parent: nn.Module, name: str, kinds: tuple[str, ...]) -> str:
+def other_module(parent: Any, name: str, kinds: tuple[str, ...]) -> str:
     """Why a child of `parent` is none of these classes and nothing more; empty
     if it is one."""
     child = parent._modules.get(name)
@@ -194,7 +198,7 @@ def other_module(parent: nn.Module, name: str, kinds: tuple[str, ...]) -> str:
     return ""
 
 
-def other_projection(parent: nn.Module, name: str) -> str:
+def other_projection(parent: Any, name: str) -> str:
     """Why a child of `parent` is more than a weight; empty if it is not."""
     if reason := other_module(parent, name, ("Linear",)):
         return reason
@@ -206,7 +210,7 @@ def other_projection(parent: nn.Module, name: str) -> str:
     return ""
 
 
-def weight_of(parent: nn.Module, name: str) -> Tensor:
+def weight_of(parent: Any, name: str) -> Tensor:
     weight: Tensor = parent._modules[name]._parameters.get("weight")
     return weight
 

@@ -9,10 +9,9 @@ from torch import nn
 
 from .known import known
 from .step import one_token, why_not
-from .support import say_once
+from .support import kept_by, say_once
 
 
-# --8<-- [start:layer]
 class DecodeLayer(nn.Module):
     """A forward for the decoder layers of Transformers' Llama, Mistral and
     Phi-3: one new token of each of at most 16 sequences, in five kernels.
@@ -43,15 +42,13 @@ class DecodeLayer(nn.Module):
         is_step = x.ndim == 3 and x.shape[1] == 1 and rotary is not None
         if is_step and past_key_values is not None:
             parts = known(self)
-            reason = parts if isinstance(parts, str) else why_not(
-                parts, x, past_key_values, attention_mask, rotary, kwargs,
-                self.training,
-            )  # fmt: skip
-            if reason is None:
-                return one_token(
-                    parts, x, past_key_values, attention_mask, rotary
-                )
-            if reason:
+            if isinstance(parts, str):
+                say_once(parts)
+            elif kept_by(past_key_values, parts.place) is not None:
+                given = past_key_values, attention_mask, rotary
+                reason = why_not(parts, x, *given, kwargs, self.training)
+                if not reason:
+                    return one_token(parts, x, *given)
                 say_once(reason)
         return type(self).forward(
             self,
@@ -63,6 +60,3 @@ class DecodeLayer(nn.Module):
             position_embeddings=position_embeddings,
             **kwargs,
         )
-
-
-# --8<-- [end:layer]

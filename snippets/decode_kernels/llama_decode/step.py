@@ -19,12 +19,10 @@ except ImportError:  # without Triton, which `support` finds out, too
 def why_not(
     known: Known, x: Tensor, cache: Any, mask: Any,
     rotary: tuple[Tensor, Tensor], more: dict[str, Any], is_trained: bool,
-) -> str | None:  # fmt: skip
+) -> str:  # fmt: skip
     """Why the kernels cannot do a known layer's work for x (batch, 1, dim);
-    None if they can, and empty if they need not, as for the first token."""
+    empty if they can. The cache keeps something for the layer."""
     kept = support.kept_by(cache, known.place)
-    if kept is None:
-        return ""
     if reason := support.other_cache(cache, kept):
         return reason
     if is_trained:
@@ -42,14 +40,17 @@ def why_not(
     ]:  # fmt: skip
         return "its cache or its input has other sizes"
     angles = list(cos.shape)
-    if angles != list(sin.shape) or angles[1:] != [1, head_dim]:
+    if angles != list(sin.shape) or angles not in (
+        [batch, 1, head_dim],
+        [1, 1, head_dim],
+    ):
         return f"they do not know a rotation of shape {tuple(cos.shape)}"
     if torch.is_grad_enabled() and any(
         one.requires_grad for one in (x, keys, values, *known[:9])
     ):
         return "they have no gradient, and one is needed"
     seen = length if support.is_static(kept) else length + 1
-    return support.other_surroundings(x, mask, seen, more) or None
+    return support.other_surroundings(x, mask, seen, more)
 
 
 def one_token(
@@ -62,10 +63,9 @@ def one_token(
     kept = support.kept_by(cache, known.place)
     token, cos, sin = x[:, 0], rotary[0][:, 0], rotary[1][:, 0]
     is_static = support.is_static(kept)
-    position, keys, values = None, kept.keys, kept.values
-    if is_static:
-        position = kept.cumulative_length
-    else:
+    keys, values = kept.keys, kept.values
+    position = kept.cumulative_length if is_static else None
+    if not is_static:
         batch, kv_heads, _, head_dim = keys.shape
         keys = x.new_empty(batch, kv_heads, 1, head_dim)
         values = x.new_empty(batch, kv_heads, 1, head_dim)
@@ -82,5 +82,5 @@ def one_token(
     )  # fmt: skip
     if is_static:
         # not by a kernel: Inductor may read it after an operator changed it
-        position.add_(1)
+        kept.cumulative_length.add_(1)
     return out[:, None]

@@ -134,10 +134,9 @@ def unsupported_device(device: torch.device) -> str:
     """Why no kernel runs on this device; empty if they do."""
     is_nvidia = device.type == "cuda" and not torch.version.hip
     try:
-        from triton.language.extra.cuda import gdc_wait  # noqa: F401
-
         if is_interpreted() and device.type == "cpu":
             return ""
+        from triton.language.extra.cuda import gdc_wait  # noqa: F401
     except (AttributeError, ImportError) as error:
         return f"they need Triton 3.4 ({error})"
     if not is_nvidia:
