@@ -58,12 +58,12 @@ def tiny(prefix: str, **changes: Any) -> Any:
 
 
 def prompt(case: Case) -> dict[str, torch.Tensor]:
-    """Ids and their mask; the first sequence starts with two tokens of padding if there is padding."""
+    """Ids and their mask; if there is padding, the first sequence starts with five tokens of it."""
     draw = torch.Generator().manual_seed(case.batch)
     ids = torch.randint(3, SIZES["vocab_size"], (case.batch, 6), generator=draw)  # type: ignore[call-overload]
     mask = torch.ones_like(ids)
     if case.padded:
-        ids[0, :2] = mask[0, :2] = 0
+        ids[0, :5] = mask[0, :5] = 0
     return {"input_ids": ids, "attention_mask": mask}
 
 
