@@ -10,8 +10,8 @@ import triton
 import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from .ahead import fetch_ahead
 from .attending import attend_tile
+from .products import ask
 from .tiles import (
     gate_up_tile,
     head_tile,
@@ -23,38 +23,42 @@ from .tiles import (
 
 @triton.jit
 def begin(
-    weight, row, rows, K,
+    weight, row, second, rows, K,
     AHEAD: tl.constexpr, THREADS: tl.constexpr, DEPENDENT: tl.constexpr,
+    other_weight=None,
 ):  # fmt: skip
     """Let the next kernel start, ask for the first weights, and wait for the
     kernel before."""
     if DEPENDENT:
         gdc_launch_dependents()
-        if AHEAD:
-            fetch_ahead(weight, row, 0, K, K, rows, AHEAD, THREADS)
+        ask(weight, row, second, rows, K, AHEAD, THREADS, other_weight)
         gdc_wait()
 
 
-@triton.jit
+@triton.jit(
+    do_not_specialize=["M", "heads", "kv_heads", "length", "table_length"]
+)
 def qkv_kernel(
-    x, gain, weight, rotary, position, q, keys, values, M, K, heads, kv_heads,
-    length, table_length, eps,
+    x, gain, weight, scale, rotary, position, q, keys, values, M, K, heads,
+    kv_heads, length, table_length, eps,
     HEAD_DIM: tl.constexpr, TOKENS: tl.constexpr, BLOCK_N: tl.constexpr,
-    BLOCK_K: tl.constexpr, STAGES: tl.constexpr, AHEAD: tl.constexpr,
-    THREADS: tl.constexpr, INTERPRETED: tl.constexpr, DEPENDENT: tl.constexpr,
+    BLOCK_K: tl.constexpr, STAGES: tl.constexpr, PARTS: tl.constexpr,
+    AHEAD: tl.constexpr, THREADS: tl.constexpr, INTERPRETED: tl.constexpr,
+    DEPENDENT: tl.constexpr,
 ):  # fmt: skip
     tile = tl.program_id(0)
     row = pair_row(tile * BLOCK_N + tl.arange(0, BLOCK_N), HEAD_DIM)
     rows = (heads + 2 * kv_heads) * HEAD_DIM
-    begin(weight, row, rows, K, AHEAD, THREADS, DEPENDENT)
+    half: tl.constexpr = HEAD_DIM // 2
+    begin(weight, row, half, rows, K, AHEAD, THREADS, DEPENDENT)
     qkv_tile(
-        tile, x, gain, weight, rotary, position, q, keys, values, M, K, heads,
-        kv_heads, length, table_length, eps, HEAD_DIM, TOKENS, BLOCK_N,
-        BLOCK_K, STAGES, INTERPRETED,
+        tile, x, gain, weight, scale, rotary, position, q, keys, values, M, K,
+        heads, kv_heads, length, table_length, eps, HEAD_DIM, TOKENS, BLOCK_N,
+        BLOCK_K, STAGES, PARTS, INTERPRETED,
     )  # fmt: skip
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["heads", "kv_heads", "length"])
 def attend_kernel(
     q, keys, values, position, sums, tops, arrived, out, heads, kv_heads,
     length, scale,
@@ -71,51 +75,51 @@ def attend_kernel(
     )  # fmt: skip
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["M"])
 def residual_kernel(
-    y, weight, x, M, N, K,
+    y, weight, scale, x, M, N, K,
     TOKENS: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
-    STAGES: tl.constexpr, AHEAD: tl.constexpr, THREADS: tl.constexpr,
-    INTERPRETED: tl.constexpr, DEPENDENT: tl.constexpr,
+    STAGES: tl.constexpr, PARTS: tl.constexpr, AHEAD: tl.constexpr,
+    THREADS: tl.constexpr, INTERPRETED: tl.constexpr, DEPENDENT: tl.constexpr,
 ):  # fmt: skip
     tile = tl.program_id(0)
     row = tile * BLOCK_N + tl.arange(0, BLOCK_N)
-    begin(weight, row, N, K, AHEAD, THREADS, DEPENDENT)
+    begin(weight, row, None, N, K, AHEAD, THREADS, DEPENDENT)
     residual_tile(
-        tile, y, weight, x, M, N, K, TOKENS, BLOCK_N, BLOCK_K, STAGES,
-        INTERPRETED,
+        tile, y, weight, scale, x, M, N, K, TOKENS, BLOCK_N, BLOCK_K, STAGES,
+        PARTS, INTERPRETED,
     )  # fmt: skip
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["M"])
 def gate_up_kernel(
-    x, gain, weight, out, M, N, K, eps,
+    x, gain, weight, scale, out, M, N, K, eps,
     TOKENS: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
-    STAGES: tl.constexpr, AHEAD: tl.constexpr, THREADS: tl.constexpr,
-    INTERPRETED: tl.constexpr, DEPENDENT: tl.constexpr,
+    STAGES: tl.constexpr, PARTS: tl.constexpr, AHEAD: tl.constexpr,
+    THREADS: tl.constexpr, INTERPRETED: tl.constexpr, DEPENDENT: tl.constexpr,
 ):  # fmt: skip
     tile = tl.program_id(0)
     row = tile * BLOCK_N + tl.arange(0, BLOCK_N)
-    begin(weight, row, N, K, AHEAD, THREADS, DEPENDENT)
+    begin(weight, row, N, N, K, AHEAD, THREADS, DEPENDENT)
     gate_up_tile(
-        tile, x, gain, weight, out, M, N, K, eps, TOKENS, BLOCK_N, BLOCK_K,
-        STAGES, INTERPRETED,
+        tile, x, gain, weight, scale, out, M, N, K, eps, TOKENS, BLOCK_N,
+        BLOCK_K, STAGES, PARTS, INTERPRETED,
     )  # fmt: skip
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["M"])
 def head_kernel(
-    x, gain, weight, best, best_row, arrived, M, N, K, eps, token, logit,
+    x, gain, weight, scale, best, best_row, arrived, M, N, K, eps, token, logit,
     position, embedding,
     TOKENS: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
-    STAGES: tl.constexpr, AHEAD: tl.constexpr, THREADS: tl.constexpr,
-    INTERPRETED: tl.constexpr, DEPENDENT: tl.constexpr,
+    STAGES: tl.constexpr, PARTS: tl.constexpr, AHEAD: tl.constexpr,
+    THREADS: tl.constexpr, INTERPRETED: tl.constexpr, DEPENDENT: tl.constexpr,
 ):  # fmt: skip
     tile = tl.program_id(0)
     row = tile * BLOCK_N + tl.arange(0, BLOCK_N)
-    begin(weight, row, N, K, AHEAD, THREADS, DEPENDENT)
+    begin(weight, row, None, N, K, AHEAD, THREADS, DEPENDENT)
     head_tile(
-        tile, tl.num_programs(0), x, gain, weight, best, best_row, arrived, M,
-        N, K, eps, token, logit, position, embedding, TOKENS, BLOCK_N, BLOCK_K,
-        STAGES, INTERPRETED,
+        tile, tl.num_programs(0), x, gain, weight, scale, best, best_row,
+        arrived, M, N, K, eps, token, logit, position, embedding, TOKENS,
+        BLOCK_N, BLOCK_K, STAGES, PARTS, INTERPRETED,
     )  # fmt: skip

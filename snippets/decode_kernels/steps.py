@@ -1,8 +1,8 @@
-"""A decode step by Triton kernels: launched one by one, or as one kernel."""
+"""A decode step by Triton kernels, launched one by one."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -16,20 +16,24 @@ from snippets.decode_kernels.kernels import (
     qkv_kernel,
     residual_kernel,
 )
-from snippets.decode_kernels.persistent import step_kernel
+from snippets.decode_kernels.quantized import (
+    Int8Linear,
+    quantized,
+    stored,
+)
 from snippets.decode_kernels.sizes import (
-    FEW_TOKENS,
-    ONE_TOKEN,
     Tile,
     Tiles,
     launches_dependents,
     power_of_two,
     require,
+    require_device,
+    tiles_for,
 )
 from snippets.decoder.compiling import join_projections
 from snippets.decoder.loops import after
 from snippets.decoder.model import prefill, static_cache
-from snippets.fused_mlp.geglu.launch import interpreted, multiprocessors
+from snippets.fused_mlp.geglu.launch import interpreted
 
 
 class TokenStep:
@@ -40,15 +44,25 @@ class TokenStep:
     (batch, 1) and the next position in the same tensors. A step allocates
     nothing, so a CUDA graph can record it.
 
-    Raises `ValueError` for a batch above 16, and for a width of heads or of
-    rows that the kernels would compute wrongly.
+    The weights of products may be in int8 (`quantized`). `early`: each kernel
+    starts before the kernel before it has ended, where the GPU can.
+
+    Raises `ValueError` for a batch above 16, for a width of heads or of rows
+    that the kernels would compute wrongly, and for a device without the
+    kernels.
     """
 
-    def __init__(self, model, cache, batch: int, tiles: Tiles | None = None):
-        config, weight = model.config, model.lm_head.weight
-        require(config, batch)
+    def __init__(
+        self, model, cache, batch: int, tiles: Tiles | None = None,
+        early: bool = True,
+    ):  # fmt: skip
+        config, weight = model.config, model.embed_tokens.weight
+        self.int8 = isinstance(model.lm_head, Int8Linear)
+        require(config, batch, self.int8)
+        require_device(weight.device, interpreted())
         self.model, self.cache, self.batch = model, cache, batch
-        self.tiles = tiles or (ONE_TOKEN if batch == 1 else FEW_TOKENS)
+        self.tiles = tiles or tiles_for(batch, self.int8)
+        self.early = early and launches_dependents(weight.device)
         self.tokens = 1 if batch == 1 else max(8, power_of_two(batch))
         splits, words = self.tiles.splits, config.vocab
         slots = triton.cdiv(words, self.tiles.head.rows)
@@ -94,19 +108,22 @@ class TokenStep:
 
     def options(self, tile: Tile) -> dict[str, Any]:
         """Constants of a kernel that multiplies, and how it is launched."""
-        dependent = launches_dependents(self.x.device)
         return {
             "TOKENS": self.tokens,
             "BLOCK_N": tile.rows,
             "BLOCK_K": tile.block_k,
             "STAGES": tile.stages,
+            "PARTS": tile.parts,
             "AHEAD": self.tiles.ahead,
             "THREADS": 32 * tile.warps,
             "INTERPRETED": interpreted(),
-            "DEPENDENT": dependent,
+            "DEPENDENT": self.early,
             "num_warps": tile.warps,
-            "launch_pdl": dependent,
+            "launch_pdl": self.early,
         }
+
+    def run(self, kernel, programs: int, *arguments, **options) -> None:
+        kernel[programs,](*arguments, **options)
 
     def launch_layer(self, layer, kept) -> None:
         self.launch_qkv(layer, kept)
@@ -119,9 +136,10 @@ class TokenStep:
         config, rotary = self.model.config, self.model.rotary
         tile, attention = self.tiles.qkv, layer.self_attn
         pairs = (config.heads + 2 * config.kv_heads) * config.head_dim // 2
-        qkv_kernel[triton.cdiv(pairs, tile.rows),](
-            self.x, layer.input_layernorm.weight, attention.qkv_proj.weight,
-            rotary, self.position, self.q, kept.keys, kept.values, self.batch,
+        self.run(
+            qkv_kernel, triton.cdiv(pairs, tile.rows), self.x,
+            layer.input_layernorm.weight, *stored(attention.qkv_proj), rotary,
+            self.position, self.q, kept.keys, kept.values, self.batch,
             config.dim, config.heads, config.kv_heads, kept.keys.shape[2],
             rotary.shape[1], config.eps, HEAD_DIM=config.head_dim,
             **self.options(tile),
@@ -129,111 +147,67 @@ class TokenStep:
 
     def launch_attend(self, layer, kept) -> None:
         config, tiles = self.model.config, self.tiles
-        dependent = launches_dependents(self.x.device)
-        attend_kernel[self.batch * config.kv_heads * tiles.splits,](
-            self.q, kept.keys, kept.values, self.position, self.sums,
-            self.tops, self.arrived[2:], self.attended, config.heads,
-            config.kv_heads, kept.keys.shape[2], self.scale,
-            HEAD_DIM=config.head_dim, GROUP=self.group,
-            BLOCK_KEYS=tiles.block_keys, SPLITS=tiles.splits,
-            INTERPRETED=interpreted(), DEPENDENT=dependent, num_warps=4,
-            launch_pdl=dependent,
+        self.run(
+            attend_kernel, self.batch * config.kv_heads * tiles.splits, self.q,
+            kept.keys, kept.values, self.position, self.sums, self.tops,
+            self.arrived[2:], self.attended, config.heads, config.kv_heads,
+            kept.keys.shape[2], self.scale, HEAD_DIM=config.head_dim,
+            GROUP=self.group, BLOCK_KEYS=tiles.block_keys, SPLITS=tiles.splits,
+            INTERPRETED=interpreted(), DEPENDENT=self.early, num_warps=4,
+            launch_pdl=self.early,
         )  # fmt: skip
 
     def launch_out(self, layer, kept) -> None:
-        weight = layer.self_attn.o_proj.weight
-        self.launch_residual(self.attended, weight, self.tiles.out)
+        linear = layer.self_attn.o_proj
+        self.launch_residual(self.attended, linear, self.tiles.out)
 
     def launch_gate_up(self, layer, kept) -> None:
         config, tile = self.model.config, self.tiles.gate_up
-        gate_up_kernel[triton.cdiv(config.hidden, tile.rows),](
-            self.x, layer.post_attention_layernorm.weight,
-            layer.mlp.gate_up_proj.weight, self.hidden, self.batch,
+        self.run(
+            gate_up_kernel, triton.cdiv(config.hidden, tile.rows), self.x,
+            layer.post_attention_layernorm.weight,
+            *stored(layer.mlp.gate_up_proj), self.hidden, self.batch,
             config.hidden, config.dim, config.eps, **self.options(tile),
         )  # fmt: skip
 
     def launch_down(self, layer, kept) -> None:
-        weight = layer.mlp.down_proj.weight
-        self.launch_residual(self.hidden, weight, self.tiles.down)
+        linear = layer.mlp.down_proj
+        self.launch_residual(self.hidden, linear, self.tiles.down)
 
-    def launch_residual(self, y: Tensor, weight: Tensor, tile: Tile) -> None:
+    def launch_residual(self, y: Tensor, linear, tile: Tile) -> None:
+        weight, scale = stored(linear)
         rows, columns = weight.shape
-        residual_kernel[triton.cdiv(rows, tile.rows),](
-            y, weight, self.x, self.batch, rows, columns, **self.options(tile)
+        self.run(
+            residual_kernel, triton.cdiv(rows, tile.rows), y, weight, scale,
+            self.x, self.batch, rows, columns, **self.options(tile),
         )  # fmt: skip
 
     def launch_head(self) -> None:
         config, model, tile = self.model.config, self.model, self.tiles.head
-        head_kernel[triton.cdiv(config.vocab, tile.rows),](
-            self.x, model.norm.weight, model.lm_head.weight, self.best,
+        self.run(
+            head_kernel, triton.cdiv(config.vocab, tile.rows), self.x,
+            model.norm.weight, *stored(model.lm_head), self.best,
             self.best_row, self.arrived[1:], self.batch, config.vocab,
             config.dim, config.eps, self.token, self.logit, self.position,
             model.embed_tokens.weight, **self.options(tile),
         )  # fmt: skip
 
 
-class OneKernelStep(TokenStep):
-    """The same step as one kernel of `programs` programs, which must all run
-    at once: by default one on each multiprocessor."""
-
-    def __init__(self, model, cache, batch, tiles=None, programs: int = 0):
-        super().__init__(model, cache, batch, tiles)
-        device = self.x.device
-        self.programs = programs or multiprocessors(device)
-        rows = [
-            [tensor.data_ptr() for tensor in tensors_of(layer, kept)]
-            for layer, kept in zip(model.layers, cache, strict=True)
-        ]
-        self.table = torch.tensor(rows, dtype=torch.int64, device=device)
-
-    def __call__(self) -> None:
-        config, model, tiles = self.model.config, self.model, self.tiles
-        tile, warps = tiles.gate_up, tiles.gate_up.warps
-        step_kernel[self.programs,](
-            self.table, self.x, self.q, self.attended, self.hidden,
-            model.rotary, self.position, self.sums, self.tops, self.arrived,
-            model.norm.weight, model.lm_head.weight, model.embed_tokens.weight,
-            self.best, self.best_row, self.token, self.logit, self.batch,
-            config.dim, config.hidden, config.vocab, config.layers,
-            config.heads, config.kv_heads, self.cache[0].keys.shape[2],
-            model.rotary.shape[1], config.eps, self.scale,
-            HEAD_DIM=config.head_dim, GROUP=self.group, TOKENS=self.tokens,
-            QKV_N=tiles.qkv.rows, OUT_N=tiles.out.rows,
-            UP_N=tiles.gate_up.rows, DOWN_N=tiles.down.rows,
-            HEAD_N=tiles.head.rows, BLOCK_K=tile.block_k, STAGES=tile.stages,
-            BLOCK_KEYS=tiles.block_keys, SPLITS=tiles.splits,
-            AHEAD=tiles.ahead if launches_dependents(self.x.device) else 0,
-            THREADS=32 * warps, INTERPRETED=interpreted(), num_warps=warps,
-            launch_cooperative_grid=True,
-        )  # fmt: skip
-
-
-def tensors_of(layer, kept) -> tuple[Tensor, ...]:
-    """A layer's tensors in the order of the table of addresses."""
-    attention, mlp = layer.self_attn, layer.mlp
-    return (
-        layer.input_layernorm.weight,
-        attention.qkv_proj.weight,
-        attention.o_proj.weight,
-        layer.post_attention_layernorm.weight,
-        mlp.gate_up_proj.weight,
-        mlp.down_proj.weight,
-        kept.keys,
-        kept.values,
-    )
-
-
 def tokens(
-    model, ids: Tensor, answer: int, kind: type[TokenStep] = TokenStep,
-    tiles: Tiles | None = None,
+    model, ids: Tensor, answer: int, kind: Callable[..., TokenStep] = TokenStep,
+    tiles: Tiles | None = None, int8: bool = False,
 ) -> Iterator[tuple[Tensor, Tensor]]:  # fmt: skip
     """(logit, token), (batch, 1) each: what follows the prompt, then a token a
-    step, again from the prompt after each `answer`."""
+    step, again from the prompt after each `answer`. With `int8`, the weights of
+    all products are quantized first, for the prompt too."""
     batch, prompt = ids.shape
     cache = static_cache(model, batch, prompt + answer)
-    logit, first = prefill(model, ids, cache)
+    other = join_projections(model)
+    if int8:
+        other = quantized(other)
+    logit, first = prefill(other, ids, cache)
     yield logit, first
-    step = kind(join_projections(model), cache, batch, tiles)
+    step = kind(other, cache, batch, tiles)
     replay = recorded(step, first, after(ids))
     while True:
         step.restart(first, after(ids))

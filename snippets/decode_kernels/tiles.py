@@ -1,10 +1,9 @@
 """The parts of a decode step, each as the work of one program: kernels of
 single parts and the kernel of a whole step call the same functions.
 
-Every part multiplies rows of a weight by at most 16 tokens, or attends. A
-weight is read once and never again, so no cache should keep it; what one part
-writes for the next part is small and is read from the L2 cache, past the L1
-cache, which would not see other programs' writes (`.cg`).
+Every part multiplies rows of a weight by at most 16 tokens, or attends. What
+one part writes for the next part is small and is read from the L2 cache, past
+the L1 cache, which would not see other programs' writes (`.cg`).
 
 M is the number of tokens, one of each sequence. Sums are in float32.
 """
@@ -14,81 +13,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-
-@triton.jit
-def multiply(
-    x, gain, weight, row, rows, second, M, K, eps,
-    TOKENS: tl.constexpr, BLOCK_K: tl.constexpr, STAGES: tl.constexpr,
-    NORM: tl.constexpr, PAIRED: tl.constexpr, INTERPRETED: tl.constexpr,
-    other_weight=None,
-):  # fmt: skip
-    """Products of tokens x (M, K) with `row` of a weight (rows, K), and if
-    PAIRED with the rows `second` further down, of `other_weight` if there is
-    one: two tensors (rows of a tile, TOKENS), or the same one twice.
-
-    With NORM, of x behind an RMS norm with `gain` (K,). The norm's factor is
-    the same for all products of a token, so it may come last: the sum of
-    squares is ready when the products are.
-    """
-    K = K // 8 * 8  # rows of 16 bytes: the compiler would not know
-    BLOCK_N: tl.constexpr = row.shape[0]
-    col = tl.arange(0, BLOCK_K)
-    token = tl.arange(0, TOKENS)
-    wide: tl.constexpr = BLOCK_K if TOKENS == 1 else TOKENS
-    acc = tl.zeros((BLOCK_N, wide), tl.float32)
-    other = tl.zeros((BLOCK_N, wide), tl.float32)
-    squares = tl.zeros((TOKENS, BLOCK_K), tl.float32)
-    at = row[:, None].to(tl.int64) * K + col[None, :]
-    weight_below = weight if other_weight is None else other_weight
-    weight_below += tl.cast(second, tl.int64) * K
-    for k in tl.range(0, K, BLOCK_K, num_stages=STAGES):
-        inside = (col < K - k)[None, :]
-        there = (row < rows)[:, None] & inside
-        w = tl.load(
-            weight + (at + k), there, 0.0, eviction_policy="evict_first"
-        )
-        y = tl.load(
-            x + token[:, None] * K + (col + k)[None, :],
-            (token < M)[:, None] & inside, 0.0, cache_modifier=".cg",
-        )  # fmt: skip
-        if NORM:
-            y = y.to(tl.float32)
-            squares += y * y
-            y *= tl.load(gain + col + k, col < K - k, 0.0).to(tl.float32)[
-                None, :
-            ]
-        if TOKENS > 1:
-            y = tl.trans(y.to(w.dtype))
-            if INTERPRETED:  # there bf16 products are wrong
-                y = y.to(tl.float32)
-        acc = accumulate(w, y, acc, INTERPRETED)
-        if PAIRED:
-            w = tl.load(
-                weight_below + (at + k), there, 0.0,
-                eviction_policy="evict_first",
-            )  # fmt: skip
-            other = accumulate(w, y, other, INTERPRETED)
-    if TOKENS == 1:
-        acc = tl.sum(acc, 1)[:, None]
-        other = tl.sum(other, 1)[:, None]
-    if NORM:
-        factor = tl.rsqrt(tl.sum(squares, 1) / K + eps)[None, :]
-        acc *= factor
-        other *= factor
-    return acc, other
-
-
-@triton.jit
-def accumulate(w, y, acc, INTERPRETED: tl.constexpr):
-    """acc + w * y for one token, without tensor cores, since each weight is
-    needed once; otherwise acc + w @ y."""
-    if y.shape[0] == 1:
-        acc += w.to(tl.float32) * y
-    else:
-        if INTERPRETED:
-            w = w.to(tl.float32)
-        acc = tl.dot(w, y, acc)
-    return acc
+from .products import multiply
 
 
 @triton.jit
@@ -99,10 +24,11 @@ def pair_row(pair, HEAD_DIM: tl.constexpr):
 
 @triton.jit
 def qkv_tile(
-    tile, x, gain, weight, rotary, position, q, keys, values, M, K, heads,
-    kv_heads, length, table_length, eps,
+    tile, x, gain, weight, scale, rotary, position, q, keys, values, M, K,
+    heads, kv_heads, length, table_length, eps,
     HEAD_DIM: tl.constexpr, TOKENS: tl.constexpr, BLOCK_N: tl.constexpr,
-    BLOCK_K: tl.constexpr, STAGES: tl.constexpr, INTERPRETED: tl.constexpr,
+    BLOCK_K: tl.constexpr, STAGES: tl.constexpr, PARTS: tl.constexpr,
+    INTERPRETED: tl.constexpr,
 ):  # fmt: skip
     """Norm, product with the joined weight of queries, keys and values,
     rotation, and the write into the cache, of BLOCK_N pairs of rows.
@@ -116,8 +42,8 @@ def qkv_tile(
     all_heads = heads + 2 * kv_heads
     row = pair_row(pair, HEAD_DIM)
     low, high = multiply(
-        x, gain, weight, row, all_heads * HEAD_DIM, half, M, K, eps,
-        TOKENS, BLOCK_K, STAGES, True, True, INTERPRETED,
+        x, gain, weight, scale, row, all_heads * HEAD_DIM, half, M, K, eps,
+        TOKENS, BLOCK_K, STAGES, PARTS, True, True, INTERPRETED,
     )  # fmt: skip
     now = tl.load(position)
     turned = (head < heads + kv_heads) & (head < all_heads)
@@ -150,16 +76,17 @@ def qkv_tile(
 
 @triton.jit
 def residual_tile(
-    tile, y, weight, x, M, N, K,
+    tile, y, weight, scale, x, M, N, K,
     TOKENS: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
-    STAGES: tl.constexpr, INTERPRETED: tl.constexpr, out=None,
+    STAGES: tl.constexpr, PARTS: tl.constexpr, INTERPRETED: tl.constexpr,
+    out=None,
 ):  # fmt: skip
     """x (M, N) += y (M, K) @ weight.T, of BLOCK_N columns of x; the sum goes to
     `out` (M, N) if there is one."""
     row = tile * BLOCK_N + tl.arange(0, BLOCK_N)
     acc, _ = multiply(
-        y, y, weight, row, N, 0, M, K, 0.0, TOKENS, BLOCK_K, STAGES, False,
-        False, INTERPRETED,
+        y, y, weight, scale, row, N, 0, M, K, 0.0, TOKENS, BLOCK_K, STAGES,
+        PARTS, False, False, INTERPRETED,
     )  # fmt: skip
     token = tl.arange(0, TOKENS)[None, :]
     row = row[:, None]
@@ -172,17 +99,18 @@ def residual_tile(
 
 @triton.jit
 def gate_up_tile(
-    tile, x, gain, weight, out, M, N, K, eps,
+    tile, x, gain, weight, scale, out, M, N, K, eps,
     TOKENS: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
-    STAGES: tl.constexpr, INTERPRETED: tl.constexpr, up_weight=None,
+    STAGES: tl.constexpr, PARTS: tl.constexpr, INTERPRETED: tl.constexpr,
+    up_weight=None,
 ):  # fmt: skip
     """out (M, N) = silu(norm(x) @ gate.T) * (norm(x) @ up.T), where weight
     (2 N, K) holds the rows of gate, then the rows of up, or is the weight of
     gate (N, K), and `up_weight` (N, K) the other."""
     row = tile * BLOCK_N + tl.arange(0, BLOCK_N)
     gate, up = multiply(
-        x, gain, weight, row, N, N if up_weight is None else 0, M, K, eps,
-        TOKENS, BLOCK_K, STAGES, True, True, INTERPRETED, up_weight,
+        x, gain, weight, scale, row, N, N if up_weight is None else 0, M, K,
+        eps, TOKENS, BLOCK_K, STAGES, PARTS, True, True, INTERPRETED, up_weight,
     )  # fmt: skip
     value = gate * tl.sigmoid(gate) * up
     token = tl.arange(0, TOKENS)[None, :]
@@ -193,10 +121,10 @@ def gate_up_tile(
 
 @triton.jit
 def head_tile(
-    tile, tiles, x, gain, weight, best, best_row, arrived, M, N, K, eps,
+    tile, tiles, x, gain, weight, scale, best, best_row, arrived, M, N, K, eps,
     token_out, logit_out, position, embedding,
     TOKENS: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
-    STAGES: tl.constexpr, INTERPRETED: tl.constexpr,
+    STAGES: tl.constexpr, PARTS: tl.constexpr, INTERPRETED: tl.constexpr,
 ):  # fmt: skip
     """The last norm, logits of BLOCK_N words, and the largest of them. The
     last tile to arrive takes the largest of all, of equal logits the first
@@ -207,8 +135,8 @@ def head_tile(
     """
     row = tile * BLOCK_N + tl.arange(0, BLOCK_N)
     logit, _ = multiply(
-        x, gain, weight, row, N, 0, M, K, eps, TOKENS, BLOCK_K, STAGES,
-        True, False, INTERPRETED,
+        x, gain, weight, scale, row, N, 0, M, K, eps, TOKENS, BLOCK_K, STAGES,
+        PARTS, True, False, INTERPRETED,
     )  # fmt: skip
     # compared as a model compares: rounded
     logit = logit.to(x.dtype.element_ty).to(tl.float32)

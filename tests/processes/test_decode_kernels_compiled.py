@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from triton.runtime.jit import JITFunction
 
 from snippets.decode_kernels import kernels, persistent
-from snippets.decode_kernels.sizes import FEW_TOKENS, ONE_TOKEN, Tile
+from snippets.decode_kernels.one_kernel import PER_MULTIPROCESSOR, REGISTERS as STEP_REGISTERS, STAGES
+from snippets.decode_kernels.sizes import Tile, tiles_for
 from snippets.fused_mlp.experiments.compiling import Code, build, read
-from tests.processes.fused_compiling import check_resources, with_tools
+from tests.processes.fused_compiling import REGISTERS, check_resources, with_tools
 
 pytestmark = with_tools
 TYPES = {
@@ -39,42 +42,81 @@ TYPES = {
     **dict.fromkeys(("eps", "scale"), "fp32"),
 }
 ATTENTION = {"HEAD_DIM": 64, "GROUP": 16, "BLOCK_KEYS": 64, "SPLITS": 16}
+PARTS = {
+    "qkv": kernels.qkv_kernel,
+    "out": kernels.residual_kernel,
+    "gate_up": kernels.gate_up_kernel,
+    "head": kernels.head_kernel,
+}
+PAIRED = ("qkv", "gate_up")
 CAPABILITIES = pytest.mark.parametrize("capability", [80, 90])
-BATCHES = pytest.mark.parametrize("tokens", [1, 8])
+KINDS = pytest.mark.parametrize(
+    ("tokens", "int8", "capability"),
+    [(1, False, 80), (1, False, 90), (8, False, 80), (8, False, 90), (1, True, 90), (8, True, 90)],
+)
+SHARED_BYTES = 227 << 10
+"""Of a multiprocessor of an H100, and what each of its programs takes in addition."""
+SHARED_OF_A_PROGRAM = 1 << 10
+NEEDED = 29_000
+"""Bytes on their way to a multiprocessor of an H200: 4.8 TB/s for 0.8 us, by 132 multiprocessors."""
 
 
-def code_of(kernel: JITFunction[Any], constants: dict[str, object], capability: int, **options: object) -> Code:
+def code_of(
+    kernel: JITFunction[Any], constants: dict[str, object], capability: int, int8: bool = False, **options: object
+) -> Code:
     types = {name: TYPES[name] for name in kernel.arg_names if name in TYPES}
+    for name in {"head_scale"} if kernel is persistent.step_kernel else {"scale"} & {*kernel.arg_names}:
+        if kernel is not kernels.attend_kernel:
+            types.pop(name, None)
+            (types if int8 else constants)[name] = "*fp32" if int8 else None
+    if int8:
+        types |= dict.fromkeys({"weight", "head"} & {*types}, "*i8")
     if capability >= 90 and "DEPENDENT" in constants:
         options["launch_pdl"] = True
     return read(build(kernel, types, {**constants, "INTERPRETED": False}, capability, 4, 3, **options))
 
 
-def constants_of(tile: Tile, tokens: int, capability: int) -> dict[str, object]:
-    tiles = ONE_TOKEN if tokens == 1 else FEW_TOKENS
+def constants_of(tile: Tile, tokens: int, ahead: int) -> dict[str, object]:
     return {
-        "TOKENS": tokens, "BLOCK_N": tile.rows, "BLOCK_K": tile.block_k, "STAGES": tile.stages, "AHEAD": tiles.ahead,
-        "THREADS": 32 * tile.warps, "DEPENDENT": capability >= 90,
+        "TOKENS": tokens, "BLOCK_K": tile.block_k, "STAGES": tile.stages, "PARTS": tile.parts, "AHEAD": ahead,
+        "THREADS": 32 * tile.warps,
     }  # fmt: skip
 
 
-@CAPABILITIES
-@BATCHES
-def test_products_copy_whole_lines_and_spill_nothing(tokens: int, capability: int) -> None:
-    """Weights are copied 16 bytes at a time; on Hopper the next weights are asked for while another kernel runs."""
-    tiles = ONE_TOKEN if tokens == 1 else FEW_TOKENS
-    for kernel, tile in (
-        (kernels.qkv_kernel, tiles.qkv),
-        (kernels.residual_kernel, tiles.out),
-        (kernels.gate_up_kernel, tiles.gate_up),
-        (kernels.head_kernel, tiles.head),
-    ):
-        constants = constants_of(tile, tokens, capability)
-        code = code_of(kernel, constants | ({"HEAD_DIM": 64} if kernel is kernels.qkv_kernel else {}), capability)
+def check_loops(code: Code, tokens: int, stages: int) -> None:
+    """Products are fed from copies of 16 bytes that overtake them. Integers are not converted one by one, at the rate
+    of the few units for that. With several tokens, no warp loads the weights of another warp from shared memory."""
+    loops = code.loops("FFMA|HMMA")
+    assert loops
+    narrow = code.names("LDGSTS") - {"LDGSTS.E.BYPASS.128"}
+    copies = sum(code.count(f"{re.escape(name)} ") for name in narrow)
+    assert copies <= (0 if tokens == 1 else stages), "more than the gain of a norm, which threads share"
+    for loop in loops:
+        assert loop.count("I2F") == 0
+        assert tokens == 1 or loop.count("HMMA") <= 16, "each warp multiplies all rows by all columns"
+
+
+def programs_at_once(code: Code) -> int:
+    registers = -(-code.registers // 8) * 8 * code.threads
+    return min(REGISTERS // registers, SHARED_BYTES // (code.shared_bytes + SHARED_OF_A_PROGRAM))
+
+
+@KINDS
+def test_products_copy_whole_lines_and_spill_nothing(tokens: int, int8: bool, capability: int) -> None:
+    """On Hopper the next weights are asked for while another kernel runs. Enough bytes are on their way."""
+    tiles = tiles_for(tokens, int8)
+    for part, kernel in PARTS.items():
+        tile = getattr(tiles, part)
+        constants = constants_of(tile, tokens, tiles.ahead) | {"BLOCK_N": tile.rows, "DEPENDENT": capability >= 90}
+        code = code_of(kernel, constants | ({"HEAD_DIM": 64} if part == "qkv" else {}), capability, int8)
         check_resources(code)
-        assert code.count(r"LDGSTS\.E\.BYPASS\.128") >= 15
+        check_loops(code, tokens, tile.stages)
         assert code.multiplies_with() == ("HMMA" if tokens > 1 else "")
         assert bool(code.count("UBLKPF")) == (capability >= 90)
+        assert code.registers <= 128
+        assert programs_at_once(code) >= 4
+        block = tile.rows * tile.block_k * (1 if int8 else 2) * (2 if part in PAIRED else 1)
+        assert programs_at_once(code) * (tile.stages - 1) * block >= 3 * NEEDED
 
 
 @CAPABILITIES
@@ -84,15 +126,23 @@ def test_attention_multiplies_on_tensor_cores(capability: int) -> None:
     assert code.multiplies_with() == "HMMA"
 
 
-@CAPABILITIES
-def test_a_whole_step_fits_a_multiprocessor(capability: int) -> None:
-    """One kernel holds every part's registers: the number of registers of a thread is near its limit of 255."""
-    tiles = ONE_TOKEN
+@pytest.mark.parametrize(("int8", "capability"), [(False, 80), (False, 90), (True, 90)])
+def test_a_whole_step_fits_a_multiprocessor(int8: bool, capability: int) -> None:
+    """One kernel holds the registers of its largest part: a thread has 230 to 255, and two programs fit."""
+    tiles = tiles_for(1, int8)
+    tile = replace(tiles.gate_up, stages=STAGES)
     constants = {
-        **ATTENTION, "TOKENS": 1, "QKV_N": tiles.qkv.rows, "OUT_N": tiles.out.rows, "UP_N": tiles.gate_up.rows,
-        "DOWN_N": tiles.down.rows, "HEAD_N": tiles.head.rows, "BLOCK_K": tiles.gate_up.block_k,
-        "STAGES": tiles.gate_up.stages, "AHEAD": tiles.ahead if capability >= 90 else 0, "THREADS": 128,
+        **ATTENTION, **constants_of(tile, 1, tiles.ahead if capability >= 90 else 0), "HEAD_DIM": 128,
+        "QKV_N": tiles.qkv.rows, "OUT_N": tiles.out.rows, "UP_N": tiles.gate_up.rows, "DOWN_N": tiles.down.rows,
+        "HEAD_N": tiles.head.rows,
     }  # fmt: skip
-    code = code_of(persistent.step_kernel, constants, capability, launch_cooperative_grid=True)
+    code = code_of(
+        persistent.step_kernel, constants, capability, int8, launch_cooperative_grid=True, maxnreg=STEP_REGISTERS
+    )
     check_resources(code)
+    assert 200 < code.registers <= STEP_REGISTERS
     assert code.multiplies_with() == "HMMA"
+    assert code.count("ATOMG") <= code.count("LDG.E.STRONG.GPU"), "barriers ask by loads"
+    assert programs_at_once(code) >= PER_MULTIPROCESSOR
+    block = tile.rows * tile.block_k * (1 if int8 else 2)
+    assert PER_MULTIPROCESSOR * (STAGES - 1) * block >= NEEDED

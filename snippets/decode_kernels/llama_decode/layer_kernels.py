@@ -13,17 +13,20 @@ from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from .attending import attend_tile
 from .kernels import begin
-from .tiles import gate_up_tile, multiply, pair_row, residual_tile
+from .products import multiply
+from .tiles import gate_up_tile, pair_row, residual_tile
 
 
-@triton.jit
+@triton.jit(
+    do_not_specialize=["M", "heads", "kv_heads", "length", "angle_stride"]
+)
 def project_kernel(
     x, gain, q_weight, k_weight, v_weight, cos, sin, position, q, keys, values,
     arrived, M, K, heads, kv_heads, length, angle_stride, eps,
     HEAD_DIM: tl.constexpr, TOKENS: tl.constexpr, BLOCK_N: tl.constexpr,
-    BLOCK_K: tl.constexpr, STAGES: tl.constexpr, AHEAD: tl.constexpr,
-    THREADS: tl.constexpr, INTERPRETED: tl.constexpr, DEPENDENT: tl.constexpr,
-    COUNTERS: tl.constexpr,
+    BLOCK_K: tl.constexpr, STAGES: tl.constexpr, PARTS: tl.constexpr,
+    AHEAD: tl.constexpr, THREADS: tl.constexpr, INTERPRETED: tl.constexpr,
+    DEPENDENT: tl.constexpr, COUNTERS: tl.constexpr,
 ):  # fmt: skip
     """Norm, products, rotation, and the write into the cache, of BLOCK_N pairs
     of rows of one of three weights. Row `position` of the cache is written, or
@@ -43,13 +46,13 @@ def project_kernel(
     own_heads = tl.where(is_q, heads, kv_heads)
     pair = own_tile * BLOCK_N + tl.arange(0, BLOCK_N)
     row, rows = pair_row(pair, HEAD_DIM), own_heads * HEAD_DIM
-    begin(weight, row, rows, K, AHEAD, THREADS, DEPENDENT)
+    begin(weight, row, half, rows, K, AHEAD, THREADS, DEPENDENT)
     if tile == 0:  # attention counts from zero
         counter = tl.arange(0, COUNTERS)
         tl.store(arrived + counter, 0, counter < M * kv_heads)
     low, high = multiply(
-        x, gain, weight, row, rows, half, M, K, eps, TOKENS, BLOCK_K, STAGES,
-        True, True, INTERPRETED,
+        x, gain, weight, None, row, rows, half, M, K, eps, TOKENS, BLOCK_K,
+        STAGES, PARTS, True, True, INTERPRETED,
     )  # fmt: skip
     head, element = (pair // half)[:, None], (pair % half)[:, None]
     token = tl.arange(0, TOKENS)[None, :]
@@ -75,7 +78,7 @@ def project_kernel(
     tl.store(to + half, last.to(q.dtype.element_ty), kept)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["heads", "kv_heads", "length", "mask_stride"])
 def attend_kernel(
     q, keys, values, position, mask, sums, tops, arrived, out, heads, kv_heads,
     length, mask_stride, scale,
@@ -92,35 +95,35 @@ def attend_kernel(
     )  # fmt: skip
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["M"])
 def residual_kernel(
     y, weight, x, out, M, N, K,
     TOKENS: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
-    STAGES: tl.constexpr, AHEAD: tl.constexpr, THREADS: tl.constexpr,
-    INTERPRETED: tl.constexpr, DEPENDENT: tl.constexpr,
+    STAGES: tl.constexpr, PARTS: tl.constexpr, AHEAD: tl.constexpr,
+    THREADS: tl.constexpr, INTERPRETED: tl.constexpr, DEPENDENT: tl.constexpr,
 ):  # fmt: skip
     """out (M, N) = x (M, N) + y (M, K) @ weight.T; out may be x."""
     tile = tl.program_id(0)
     row = tile * BLOCK_N + tl.arange(0, BLOCK_N)
-    begin(weight, row, N, K, AHEAD, THREADS, DEPENDENT)
+    begin(weight, row, None, N, K, AHEAD, THREADS, DEPENDENT)
     residual_tile(
-        tile, y, weight, x, M, N, K, TOKENS, BLOCK_N, BLOCK_K, STAGES,
-        INTERPRETED, out,
+        tile, y, weight, None, x, M, N, K, TOKENS, BLOCK_N, BLOCK_K, STAGES,
+        PARTS, INTERPRETED, out,
     )  # fmt: skip
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["M"])
 def gate_up_kernel(
     x, gain, gate, up, out, M, N, K, eps,
     TOKENS: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
-    STAGES: tl.constexpr, AHEAD: tl.constexpr, THREADS: tl.constexpr,
-    INTERPRETED: tl.constexpr, DEPENDENT: tl.constexpr,
+    STAGES: tl.constexpr, PARTS: tl.constexpr, AHEAD: tl.constexpr,
+    THREADS: tl.constexpr, INTERPRETED: tl.constexpr, DEPENDENT: tl.constexpr,
 ):  # fmt: skip
     """out (M, N) = silu(norm(x) @ gate.T) * (norm(x) @ up.T)."""
     tile = tl.program_id(0)
     row = tile * BLOCK_N + tl.arange(0, BLOCK_N)
-    begin(gate, row, N, K, AHEAD, THREADS, DEPENDENT)
+    begin(gate, row, 0, N, K, AHEAD, THREADS, DEPENDENT, up)
     gate_up_tile(
-        tile, x, gain, gate, out, M, N, K, eps, TOKENS, BLOCK_N, BLOCK_K,
-        STAGES, INTERPRETED, up,
+        tile, x, gain, gate, None, out, M, N, K, eps, TOKENS, BLOCK_N, BLOCK_K,
+        STAGES, PARTS, INTERPRETED, up,
     )  # fmt: skip

@@ -19,14 +19,7 @@ from .layer_kernels import (
     project_kernel,
     residual_kernel,
 )
-from .sizes import (
-    FEW_TOKENS,
-    ONE_TOKEN,
-    Tile,
-    Tiles,
-    launches_dependents,
-    power_of_two,
-)
+from .sizes import Tile, launches_dependents, power_of_two, tiles_for
 from .support import is_interpreted
 
 NAMESPACE = __name__.split(".")[-2]
@@ -59,10 +52,6 @@ def fake(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     return torch.library.register_fake(f"{NAMESPACE}::{name}", lib=LIBRARY)
 
 
-def tiles_for(batch: int) -> Tiles:
-    return ONE_TOKEN if batch == 1 else FEW_TOKENS
-
-
 def options(x: Tensor, tile: Tile) -> dict[str, Any]:
     """Constants of a kernel that multiplies, and how it is launched."""
     batch, dependent = x.shape[0], launches_dependents(x.device)
@@ -71,7 +60,8 @@ def options(x: Tensor, tile: Tile) -> dict[str, Any]:
         "BLOCK_N": tile.rows,
         "BLOCK_K": tile.block_k,
         "STAGES": tile.stages,
-        "AHEAD": tiles_for(batch).ahead,
+        "PARTS": tile.parts,
+        "AHEAD": tiles_for(batch, False).ahead,
         "THREADS": 32 * tile.warps,
         "INTERPRETED": is_interpreted(),
         "DEPENDENT": dependent,
@@ -108,7 +98,7 @@ def project(
     """
     batch, kv_heads, length, head_dim = keys.shape
     heads = q.shape[0] // head_dim
-    tile = tiles_for(batch).qkv
+    tile = tiles_for(batch, False).qkv
     x, gain, q, k, v = map(ready, (x, gain, q, k, v))
     cos, sin = ready(cos), ready(sin)
     out = x.new_empty(batch, heads * head_dim)
@@ -155,7 +145,7 @@ def complete(
     `project`. Its counters are zero before and after.
     """
     batch, kv_heads, length, head_dim = keys.shape
-    heads, tiles = q.shape[1] // head_dim, tiles_for(batch)
+    heads, tiles = q.shape[1] // head_dim, tiles_for(batch, False)
     hidden, dim = gate.shape
     x, gain, out, gate, up, down = map(ready, (x, gain, out, gate, up, down))
     keys, values = ready(keys), ready(values)

@@ -13,9 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-OLDEST = 8, 0
-"""The first compute capability with asynchronous copies to shared memory and
-bfloat16 products."""
+from .sizes import OLDEST, require
+
 WITHOUT_MEANING = ("cache_position",)
 """Arguments of a layer's forward that change nothing."""
 
@@ -106,8 +105,6 @@ def unsupported_work(
     if len(set(dtypes)) > 1 or dtypes[0] not in known_dtypes:
         given = ", ".join(sorted(map(str, set(dtypes))))
         return f"they take one 16-bit type throughout, not {given}"
-    from .sizes import require
-
     dim, hidden, heads, kv_heads, head_dim = sizes
     config = SimpleNamespace(
         dim=dim,

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
 import torch
 
-from snippets.decode_kernels import sizes, steps
-from snippets.decode_kernels.experiments import EXPERIMENTS, part_bytes
+from snippets.decode_kernels import one_kernel, sizes, steps
+from snippets.decode_kernels.experiments import EXPERIMENTS
+from snippets.decode_kernels.experiments.parts import part_bytes
+from snippets.decode_kernels.experiments.tiles_swept import candidates_of
+from snippets.decode_kernels.quantized import Int8Linear, bytes_saved, quantize, quantized
 from snippets.decode_kernels.sizes import Tile, Tiles
 from snippets.decoder import model
 from snippets.decoder.compiling import join_projections
@@ -23,8 +26,11 @@ from snippets.decoder.model import Config
 from snippets.lab.capture.instruments import TorchInstruments
 from snippets.lab.experiment import Experiment, NeedsGpu
 
-ONE = Tiles(*[Tile(4, 64)] * 5, block_keys=16, splits=3)
+ONE = Tiles(*[Tile(8, 64)] * 5, block_keys=16, splits=3)
 FEW = Tiles(*[Tile(16, 64)] * 5, block_keys=16, splits=2)
+PRODUCTS = ("qkv", "out", "gate_up", "down", "head")
+SMALL = Config(1, 64, 80, 2, 1, 40)
+SWEPT = next(described.parameters for described in EXPERIMENTS if described.name == "tiles")
 
 
 @dataclass(frozen=True)
@@ -37,10 +43,26 @@ class Case:
     answer: int
     room: int = 3
     """Positions of the cache behind the last token."""
+    int8: bool = False
+    tile: Tile | None = None
+    """For all parts, in place of a small one."""
 
     def __str__(self) -> str:
         heads = f"{self.config.heads}/{self.config.kv_heads} heads of {self.config.head_dim}"
-        return f"{heads}, hidden {self.config.hidden}, {self.batch} after {self.prompt}"
+        tile = f", {self.tile.rows} x {self.tile.block_k} by {self.tile.warps} warps" if self.tile else ""
+        return f"{heads}, hidden {self.config.hidden}, {self.batch} after {self.prompt}{', int8' * self.int8}{tile}"
+
+    @property
+    def tiles(self) -> Tiles:
+        few = ONE if self.batch == 1 else FEW
+        return replace(few, **dict.fromkeys(PRODUCTS, self.tile)) if self.tile else few
+
+
+def swept(shapes: str, place: int) -> Tile:
+    """One of the tiles of the sweep."""
+    tile = candidates_of(str(SWEPT[shapes]), str(SWEPT["stages"]), str(SWEPT["warps"]))[place]
+    assert isinstance(tile, Tile)
+    return tile
 
 
 CASES = [
@@ -48,16 +70,21 @@ CASES = [
     Case(Config(1, 96, 40, 6, 2, 33), 1, 30, 2, room=0),
     Case(Config(1, 32, 24, 1, 1, 17), 1, 2, 2),
     Case(Config(1, 64, 72, 4, 1, 40), 3, 5, 2),
+    Case(Config(1, 64, 80, 4, 2, 41), 1, 7, 2, int8=True),
+    Case(Config(1, 96, 48, 6, 2, 33), 3, 5, 2, room=0, int8=True),
+    *(Case(SMALL, 1, 3, 1, int8=int8, tile=swept("one_token", place)) for place, int8 in ((12, True), (-1, False))),
+    *(Case(SMALL, 2, 3, 1, int8=int8, tile=swept("few_tokens", place)) for place, int8 in ((1, False), (-1, True))),
 ]
 
 
 def decoder(case: Case) -> Any:
-    """The same weights in each process."""
+    """The same weights in each process, in float32 or int8; its cache is in float32."""
     model.CONFIGS["case"] = case.config
     try:
-        return model.build("case", "cpu", torch.float32, 64)
+        plain = model.build("case", "cpu", torch.float32, 64)
     finally:
         del model.CONFIGS["case"]
+    return quantized(plain) if case.int8 else plain
 
 
 def prompt(case: Case) -> torch.Tensor:
@@ -65,21 +92,28 @@ def prompt(case: Case) -> torch.Tensor:
     return torch.randint(case.config.vocab, (case.batch, case.prompt), generator=draw)
 
 
-def cache_of(case: Case, plain: Any) -> Any:
-    return model.static_cache(plain, case.batch, case.prompt + case.answer + case.room)
+def cache_of(case: Case) -> list[model.StaticCache]:
+    length = case.prompt + case.answer + case.room
+    where = (case.batch, length, torch.device("cpu"), torch.float32)
+    return [model.StaticCache(case.config, *where) for _ in range(case.config.layers)]
+
+
+def joined(case: Case) -> Any:
+    """The decoder with joined projections, which are quantized by rows as separate ones are."""
+    other = join_projections(decoder(replace(case, int8=False)))
+    return quantized(other) if case.int8 else other
 
 
 @torch.no_grad()
 def computed(case: Case, kind: type[steps.TokenStep]) -> dict[str, Any]:
     """Tokens and logits, the cache, and the counters, after an answer written into a cache of NaN."""
     plain = decoder(case)
-    cache = cache_of(case, plain)
+    cache = cache_of(case)
     for kept in cache:
         kept.keys.fill_(float("nan"))
         kept.values.fill_(float("nan"))
     _, first = model.prefill(plain, prompt(case), cache)
-    options = {"programs": 1} if kind is steps.OneKernelStep else {}
-    step = kind(join_projections(plain), cache, case.batch, ONE if case.batch == 1 else FEW, **options)
+    step = kind(joined(case), cache, case.batch, case.tiles)
     tokens, logits = [], []
     for _ in range(2):  # a second answer after the first one: nothing is left over
         step.restart(first, torch.tensor([case.prompt]))
@@ -99,8 +133,10 @@ def computed(case: Case, kind: type[steps.TokenStep]) -> dict[str, Any]:
 
 def run_all(path: str) -> None:
     """In the process that interprets: all the cases, each by several kernels and by one."""
-    kinds = {"kernels": steps.TokenStep, "one_kernel": steps.OneKernelStep}
+    kinds = {"kernels": steps.TokenStep, "one_kernel": one_kernel.OneKernelStep}
     found = {f"{case} {name}": computed(case, kind) for case in CASES for name, kind in kinds.items()}
+    with pytest.raises(ValueError, match="2 programs cannot run at once here: at most 1 can"):
+        one_kernel.OneKernelStep(joined(CASES[0]), cache_of(CASES[0]), 1, ONE, programs=2)
     torch.save(found, path)
 
 
@@ -115,7 +151,7 @@ def found(interpreted: Callable[[str], Any]) -> Any:
 @torch.no_grad()
 def test_a_step_is_the_plain_decoders(found: Any, case: Case, kind: str) -> None:
     plain = decoder(case)
-    cache = cache_of(case, plain)
+    cache = cache_of(case)
     _, token = model.prefill(plain, prompt(case), cache)
     tokens, logits = [], []
     for place in range(case.answer):
@@ -159,4 +195,71 @@ def test_an_experiment_says_what_runs_without_a_gpu(described: Experiment) -> No
 def test_what_parts_read_is_what_a_token_reads() -> None:
     for name in ("1.1b", "8b"):
         config = model.CONFIGS[name]
-        assert sum(part_bytes(config, 8, 528).values()) == model.bytes_per_token(config, 8, 528)
+        read = model.bytes_per_token(config, 8, 528)
+        assert sum(part_bytes(config, 8, 528).values()) == read
+        assert sum(part_bytes(config, 8, 528, "int8").values()) == read - bytes_saved(config)
+
+
+def test_what_int8_saves_is_what_a_quantized_decoder_stores() -> None:
+    plain = model.build("tiny", "cpu", max_length=8)
+    for decoder_ in (plain, join_projections(plain)):
+        linears = [one for one in quantized(decoder_).modules() if isinstance(one, Int8Linear)]
+        stored = sum(one.codes.nbytes + one.scale.nbytes for one in linears)
+        assert stored == model.bytes_per_token(plain.config, 0, 0) - bytes_saved(plain.config)
+
+
+def test_weights_are_rounded_by_row() -> None:
+    weight = torch.randn(9, 33) * torch.logspace(-9, 9, 9)[:, None]
+    weight[4] = 0.0
+    codes, scale = quantize(weight)
+    assert codes.dtype == torch.int8
+    assert codes.shape == weight.shape
+    assert scale.dtype == torch.float32
+    assert bool(((codes * scale[:, None] - weight).abs() <= 0.5001 * scale[:, None]).all())
+    largest = codes.abs().amax(1)
+    assert largest.tolist() == [127] * 4 + [0] + [127] * 4
+    for wrong in (float("inf"), float("nan")):
+        weight[2, 3] = wrong
+        with pytest.raises(ValueError, match="cannot quantize infinite weights or NaN"):
+            quantize(weight)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_scale_multiplies_the_sum(dtype: torch.dtype) -> None:
+    weight, x = torch.randn(5, 48), torch.randn(2, 3, 48).to(dtype)
+    linear = Int8Linear(weight)
+    expected = (x.double() @ linear.dequantized().double().t()).to(dtype)
+    torch.testing.assert_close(linear(x), expected, rtol=1e-5 if dtype == torch.float32 else 2e-2, atol=1e-2)
+    assert linear(x).dtype == dtype
+
+
+@pytest.mark.parametrize(
+    ("device", "capability", "found"),
+    [("cpu", None, "device 'cpu'"), ("cuda", (7, 5), "a GPU of compute capability 7.5")],
+)
+def test_a_device_without_these_kernels_is_refused(
+    device: str, capability: tuple[int, int] | None, found: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: capability)
+    with pytest.raises(ValueError, match=f"{found}: these kernels need a CUDA GPU of compute capability 8.0 or later"):
+        sizes.require_device(torch.device(device), interpreted=False)
+
+
+def test_a_device_with_these_kernels_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    for capability in ((8, 0), (8, 9), (12, 0)):
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _, found=capability: found)
+        sizes.require_device(torch.device("cuda"), interpreted=False)
+    sizes.require_device(torch.device("cpu"), interpreted=True)
+
+
+def test_a_step_without_a_gpu_says_so() -> None:
+    plain = model.build("tiny", "cpu", torch.float32, 8)
+    with pytest.raises(ValueError, match="a loop of the decoder runs here"):
+        steps.TokenStep(join_projections(plain), model.static_cache(plain, 1, 8), 1)
+
+
+def test_rows_of_int8_have_16_elements() -> None:
+    config = Config(1, 64, 72, 4, 2, 32)
+    sizes.require(config, 1)
+    with pytest.raises(ValueError, match="hidden 72: no multiple of 16"):
+        sizes.require(config, 1, int8=True)

@@ -1,0 +1,27 @@
+"""What the chapter decode_kernels measures: a token by kernels of this book
+beside a token by compiled layers, the parts of a step alone, their tiles, and
+weights in int8.
+
+Groups of loops, `tokens` and `tokens_batch_8`, timed interleaved:
+    reduce_overhead, gpt_fast, max_autotune      peers
+    plain_kernels, kernels, one_kernel           rungs
+
+Probes: `steady_<size>` of the same variants, `generate_static_<size>` of the
+package transformers, `int8_<size>` of weights in int8 beside bf16,
+`errors_<size>`, `parts_<size>`, `parts_int8_<size>`, and `tiles`. A suffix
+`_batch_8` follows where a probe has two batches.
+"""
+
+from __future__ import annotations
+
+from snippets.decode_kernels.experiments.answers import answer_probes
+from snippets.decode_kernels.experiments.parts import part_probes
+from snippets.decode_kernels.experiments.tiles_swept import tile_probes
+from snippets.decode_kernels.experiments.variants import token_experiments
+
+EXPERIMENTS = (
+    *token_experiments(),
+    *answer_probes(),
+    *part_probes(),
+    *tile_probes(),
+)

@@ -1,0 +1,137 @@
+"""The parts of a decode step alone."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+from snippets.decode_kernels.experiments.variants import (
+    BATCHES,
+    SIZES,
+    named,
+    require_gpu,
+)
+from snippets.decoder.experiments.clocks import recorded, times_us
+from snippets.decoder.experiments.token_loops import TEXT, model_of, prompt_of
+from snippets.lab.experiment import Experiment, Instruments
+
+PARTS = ("qkv", "attend", "out", "gate_up", "down", "head")
+
+
+def parts(
+    instruments: Instruments,
+    device: str,
+    size: str,
+    batch: int,
+    prompt: int,
+    answer: int,
+    weights: str,
+) -> dict[str, Any]:
+    """Each part of a step alone: a CUDA graph of this part of every layer, so
+    that its weights, in bf16 or int8, come from memory.
+
+    Returns {part: {"us": samples for all layers, "bytes": that they read,
+    "launches"}}.
+    """
+    require_gpu(device)
+    step, config = step_of(size, device, batch, prompt, answer, weights)
+    context = prompt + answer // 2
+    step.position.fill_(context)
+    graphs = {
+        part: recorded(functools.partial(run_part, step, part), device)
+        for part in PARTS
+    }
+    samples = times_us(graphs, device)
+    reading = part_bytes(config, batch, context, weights)
+    return {
+        part: {
+            "us": us,
+            "bytes": reading[part],
+            "launches": 1 if part == "head" else config.layers,
+        }
+        for part, us in samples.items()
+    }
+
+
+def run_part(step: Any, part: str) -> None:
+    """Launch one part of a step: of every layer, or the head, which otherwise
+    would count the position on and on."""
+    launch = getattr(step, f"launch_{part}")
+    if part == "head":
+        launch()
+        step.position.sub_(1)
+        return
+    for layer, kept in zip(step.model.layers, step.cache, strict=True):
+        launch(layer, kept)
+
+
+def part_bytes(
+    config: Any, batch: int, context: int, weights: str = "bf16"
+) -> dict[str, int]:
+    """What each part of a step reads in all layers: weights in bf16, or in
+    int8 with a float32 scale for each row, and keys and values in bf16."""
+    kv = config.kv_heads * config.head_dim
+    each, of_row = (1, 4) if weights == "int8" else (2, 0)
+
+    def read(rows: int, columns: int) -> int:
+        return rows * (each * columns + of_row)
+
+    layer = {
+        "qkv": read(config.dim + 2 * kv, config.dim),
+        "attend": 4 * batch * context * kv,
+        "out": read(config.dim, config.dim),
+        "gate_up": read(2 * config.hidden, config.dim),
+        "down": read(config.dim, config.hidden),
+    }
+    in_layers = {part: config.layers * size for part, size in layer.items()}
+    return {**in_layers, "head": read(config.vocab, config.dim)}
+
+
+def step_of(
+    size: str,
+    device: str,
+    batch: int,
+    prompt: int,
+    answer: int,
+    weights: str = "bf16",
+    kind: Any = None,
+    **options: Any,
+) -> tuple[Any, Any]:
+    """A step behind a prompt that was read, and the sizes of its model."""
+    from snippets.decode_kernels.quantized import quantized
+    from snippets.decode_kernels.steps import TokenStep
+    from snippets.decoder.compiling import join_projections
+    from snippets.decoder.loops import after
+    from snippets.decoder.model import prefill, static_cache
+
+    model = model_of(size, device)
+    ids = prompt_of(model, batch, prompt)
+    cache = static_cache(model, batch, prompt + answer)
+    _, first = prefill(model, ids, cache)
+    other = join_projections(model)
+    if weights == "int8":
+        other = quantized(other)
+    step = (kind or TokenStep)(other, cache, batch, **options)
+    step.restart(first, after(ids))
+    return step, model.config
+
+
+def part_probes() -> Iterator[Experiment]:
+    """The parts of both sizes and batches, in bf16 and in int8."""
+    for batch, size, weights in itertools.product(
+        BATCHES, SIZES, ("bf16", "int8")
+    ):
+        prefix = "parts" if weights == "bf16" else f"parts_{weights}"
+        yield Experiment(
+            chapter="decode_kernels",
+            name=named(prefix, size, batch),
+            probe=parts,
+            parameters={
+                **TEXT,
+                "size": size,
+                "batch": batch,
+                "weights": weights,
+            },
+        )

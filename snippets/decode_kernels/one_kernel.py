@@ -1,0 +1,136 @@
+"""A decode step as one kernel."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from snippets.decode_kernels.persistent import step_kernel
+from snippets.decode_kernels.quantized import stored
+from snippets.decode_kernels.steps import TokenStep
+from snippets.fused_mlp.geglu.launch import interpreted
+
+PER_MULTIPROCESSOR = 2
+"""Programs of the kernel of a whole step on each multiprocessor."""
+REGISTERS = 255
+"""Of a thread. Left to choose, the compiler may spill some of them, so that a
+third program fits."""
+STAGES = 4
+"""Blocks of weights that a program works with: it has asked for three of them
+while it waits for the first one.
+
+The memory is busy while enough bytes are on their way: its rate times its
+delay, 3.35 TB/s times about 0.8 us on an H100, or 20 KB for each of 132
+multiprocessors; 29 KB on an H200. A block has 8 KB by default, 16 KB in pairs
+of rows. So two programs with four stages have at least 32 KB on their way. More
+programs would make barriers slower.
+"""
+
+
+class OneKernelStep(TokenStep):
+    """The same step as one kernel of `programs` programs, which must all run
+    at once, since they wait for each other: by default as many as the GPU runs
+    at once. Raises `ValueError` for more."""
+
+    def __init__(
+        self, model, cache, batch, tiles=None, early=True, programs: int = 0
+    ):
+        super().__init__(model, cache, batch, tiles, early)
+        if tiles is None:  # one tile for all products, but for its rows
+            tile = replace(self.tiles.gate_up, stages=STAGES)
+            self.tiles = replace(self.tiles, gate_up=tile)
+        rows = [
+            addresses_of(layer, kept)
+            for layer, kept in zip(model.layers, cache, strict=True)
+        ]
+        device = self.x.device
+        self.table = torch.tensor(rows, dtype=torch.int64, device=device)
+        kernel = None
+        if not interpreted():
+            arguments, options = self.launch()
+            kernel = step_kernel.warmup(*arguments, grid=(1,), **options)
+        limit = programs_at_once(kernel, device)
+        if programs > limit:
+            raise ValueError(
+                f"{programs} programs cannot run at once here: "
+                f"at most {limit} can"
+            )
+        self.programs = programs or limit
+
+    def __call__(self) -> None:
+        arguments, options = self.launch()
+        self.run(step_kernel, self.programs, *arguments, **options)
+
+    def launch(self) -> tuple[tuple, dict[str, Any]]:
+        """The kernel's arguments, and its constants and options."""
+        config, model, tiles = self.model.config, self.model, self.tiles
+        arguments = (
+            self.table, self.x, self.q, self.attended, self.hidden,
+            model.rotary, self.position, self.sums, self.tops, self.arrived,
+            model.norm.weight, *stored(model.lm_head),
+            model.embed_tokens.weight, self.best, self.best_row, self.token,
+            self.logit, self.batch, config.dim, config.hidden, config.vocab,
+            config.layers, config.heads, config.kv_heads,
+            self.cache[0].keys.shape[2], model.rotary.shape[1], config.eps,
+            self.scale,
+        )  # fmt: skip
+        options = self.options(tiles.gate_up)
+        del options["BLOCK_N"], options["DEPENDENT"], options["launch_pdl"]
+        return arguments, {
+            **options,
+            "HEAD_DIM": config.head_dim,
+            "GROUP": self.group,
+            "QKV_N": tiles.qkv.rows,
+            "OUT_N": tiles.out.rows,
+            "UP_N": tiles.gate_up.rows,
+            "DOWN_N": tiles.down.rows,
+            "HEAD_N": tiles.head.rows,
+            "BLOCK_KEYS": tiles.block_keys,
+            "SPLITS": tiles.splits,
+            "AHEAD": tiles.ahead if self.early else 0,
+            "launch_cooperative_grid": True,
+            "maxnreg": REGISTERS,
+        }
+
+
+def addresses_of(layer, kept) -> list[int]:
+    """A row of the table of addresses: the tensors of a layer, and a scale for
+    each weight, 0 without one."""
+    attention, mlp = layer.self_attn, layer.mlp
+    linears = (
+        attention.qkv_proj, attention.o_proj, mlp.gate_up_proj, mlp.down_proj
+    )  # fmt: skip
+    (qkv, out, gate_up, down), scales = zip(*map(stored, linears), strict=True)
+    tensors = (
+        layer.input_layernorm.weight, qkv, out,
+        layer.post_attention_layernorm.weight, gate_up, down, kept.keys,
+        kept.values, *scales,
+    )  # fmt: skip
+    return [0 if one is None else one.data_ptr() for one in tensors]
+
+
+def programs_at_once(kernel, device: torch.device) -> int:
+    """How many programs of a compiled kernel a GPU runs at once, at most
+    PER_MULTIPROCESSOR on each multiprocessor.
+
+    Raises `RuntimeError` if the driver does not answer.
+    """
+    if device.type != "cuda":
+        return 1  # interpreted, one after the other
+    count = ctypes.c_int()
+    kernel.run  # noqa: B018  # loads the kernel
+    status = ctypes.CDLL(
+        "libcuda.so.1"
+    ).cuOccupancyMaxActiveBlocksPerMultiprocessor(
+        ctypes.byref(count), ctypes.c_void_p(kernel.function),
+        ctypes.c_int(32 * kernel.metadata.num_warps),
+        ctypes.c_size_t(kernel.metadata.shared),
+    )  # fmt: skip
+    if status:
+        raise RuntimeError(f"the driver's occupancy query failed: {status}")
+    each = min(count.value, PER_MULTIPROCESSOR)
+    found = torch.cuda.get_device_properties(device)
+    return each * found.multi_processor_count
