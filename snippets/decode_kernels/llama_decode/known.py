@@ -18,6 +18,14 @@ MODELS = ("Llama", "Mistral", "Phi3")
 """Prefixes of the classes of Transformers whose layers compute what the kernels
 compute."""
 LAYERS = {f"{model}DecoderLayer": model for model in MODELS}
+PARTS = {
+    "self_attn": "Attention",
+    "mlp": "MLP",
+    "input_layernorm": "RMSNorm",
+    "post_attention_layernorm": "RMSNorm",
+}
+"""Modules of a layer -> the ends of their classes' names. Phi-3 also has
+dropouts, which do nothing outside of training."""
 HOOKS = (
     "_forward_hooks",
     "_forward_pre_hooks",
@@ -111,13 +119,9 @@ def look_through(layer: Any) -> Known | str:
     model = LAYERS.get(kind.__name__, "")
     if not model or not is_of_library(kind):
         return f"they do not know a {kind.__name__}"
-    for name, part in (
-        ("self_attn", "Attention"),
-        ("mlp", "MLP"),
-        ("input_layernorm", "RMSNorm"),
-        ("post_attention_layernorm", "RMSNorm"),
-    ):
-        if reason := other_module(layer, name, (model + part,)):
+    for name in {**PARTS, **layer._modules}:
+        part = model + PARTS[name] if name in PARTS else "Dropout"
+        if reason := other_module(layer, name, (part,)):
             return reason
     attention, mlp = layer.self_attn, layer.mlp
     act = "act_fn" if "act_fn" in mlp._modules else "activation_fn"

@@ -138,6 +138,15 @@ def test_other_parts_that_do_more(name: str, more: str, as_on_a_gpu: None) -> No
     check(*both, f"{name.split('.')[-1]} {reason}")
 
 
+@torch.no_grad()
+def test_a_dropout_that_does_more(as_on_a_gpu: None) -> None:
+    both = tiny("Phi3"), with_layer(tiny("Phi3"), layers)
+    for model in both:
+        for layer in model.model.layers:
+            layer.resid_mlp_dropout.register_forward_hook(lambda *given: 2 * given[-1])
+    check(*both, "resid_mlp_dropout has hooks")
+
+
 class OwnCache(transformers.DynamicCache):
     """A cache of a user."""
 
