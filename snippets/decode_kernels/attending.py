@@ -19,6 +19,7 @@ def attend_tile(
 ):  # fmt: skip
     """One split of the keys of one head of keys and values, for the group of
     query heads that share it. The last split to arrive combines all splits.
+    Splits without keys, as of a short text, arrive at once.
 
     sums (M, heads, SPLITS, HEAD_DIM) and tops (M, heads, SPLITS, 2) are in
     float32: the sums of values, the largest score, and the sum of weights.
@@ -74,28 +75,50 @@ def attend_tile(
     tl.store(tops + one * 2 + 1, weights, member < group)
     tl.debug_barrier()  # all threads have stored before one says so
     if tl.atomic_add(arrived + of, 1) == SPLITS - 1:
-        acc = tl.zeros((GROUP, HEAD_DIM), tl.float32)
-        top = tl.full((GROUP,), float("-inf"), tl.float32)
-        weights = tl.zeros((GROUP,), tl.float32)
-        for part in range(SPLITS):
-            one = (sequence * heads + head) * SPLITS + part
-            its_top = tl.load(
-                tops + one * 2, member < group, 0.0, cache_modifier=".cg"
-            )
-            its_weights = tl.load(
-                tops + one * 2 + 1, member < group, 1.0, cache_modifier=".cg"
-            )
-            its_sums = tl.load(
-                sums + one[:, None] * HEAD_DIM + d[None, :], asked, 0.0,
-                cache_modifier=".cg",
-            )  # fmt: skip
-            above = tl.maximum(top, its_top)
-            shrink, grow = tl.exp(top - above), tl.exp(its_top - above)
-            acc = acc * shrink[:, None] + its_sums * grow[:, None]
-            weights = weights * shrink + its_weights * grow
-            top = above
-        if mask is not None:  # which may hide all keys
-            weights = tl.maximum(weights, 1e-30)
-        mean = acc / weights[:, None]
+        mean = combined(
+            sums, tops, sequence * heads + head, member < group,
+            tl.cdiv(known, share), HEAD_DIM, GROUP, SPLITS,
+        )  # fmt: skip
         tl.store(out + at, mean.to(out.dtype.element_ty), asked)
         tl.atomic_xchg(arrived + of, 0)  # for the next layer
+
+
+@triton.jit
+def combined(
+    sums, tops, head, asked, used,
+    HEAD_DIM: tl.constexpr, GROUP: tl.constexpr, SPLITS: tl.constexpr,
+):  # fmt: skip
+    """The mean values (GROUP, HEAD_DIM) of these heads (GROUP,) over the
+    first `used` splits, which have keys.
+
+    Several splits at a time: with one at a time, each would wait for its own
+    loads.
+    """
+    CHUNK: tl.constexpr = 512 // HEAD_DIM
+    d = tl.arange(0, HEAD_DIM)
+    acc = tl.zeros((GROUP, HEAD_DIM), tl.float32)
+    top = tl.full((GROUP,), float("-inf"), tl.float32)
+    weights = tl.zeros((GROUP,), tl.float32)
+    for start in range(0, used, CHUNK):
+        part = start + tl.arange(0, CHUNK)[:, None]
+        there = (part < used) & asked[None, :]
+        one = head[None, :] * SPLITS + part  # (CHUNK, GROUP)
+        its_sums = tl.load(
+            sums + one[:, :, None] * HEAD_DIM + d[None, None, :],
+            there[:, :, None], 0.0, cache_modifier=".cg",
+        )  # fmt: skip
+        its_top = tl.load(
+            tops + one * 2, there, float("-inf"), cache_modifier=".cg"
+        )
+        its_weights = tl.load(
+            tops + one * 2 + 1, there, 0.0, cache_modifier=".cg"
+        )
+        above = tl.maximum(top, tl.max(its_top, 0))
+        above = tl.where(asked, above, 0.0)
+        shrink, grow = tl.exp(top - above), tl.exp(its_top - above[None, :])
+        acc = acc * shrink[:, None] + tl.sum(its_sums * grow[:, :, None], 0)
+        weights = weights * shrink + tl.sum(its_weights * grow, 0)
+        top = above
+    # no head, or a mask that hides all keys
+    weights = tl.where(weights > 0, weights, 1.0)
+    return acc / weights[:, None]

@@ -62,6 +62,13 @@ def multiply(
     """
     each: tl.constexpr = 8 if scale is None else 16  # weights in 16 bytes
     K = K // each * each  # true of K, but unknown to the compiler
+    of_row, of_other = 1.0, 1.0
+    if scale is not None:
+        inside = row < rows
+        of_row = tl.load(scale + row, inside, 0.0)[:, None]
+        of_other = of_row
+        if PAIRED:
+            of_other = tl.load(scale + second + row, inside, 0.0)[:, None]
     if TOKENS == 1:
         acc, other, squares = sums_of_one(
             x, gain, weight, row, rows, second, K, each, BLOCK_K, STAGES, NORM,
@@ -77,10 +84,8 @@ def multiply(
         acc *= factor
         other *= factor
     if scale is not None:
-        inside = row < rows
-        acc *= tl.load(scale + row, inside, 0.0)[:, None]
-        if PAIRED:
-            other *= tl.load(scale + second + row, inside, 0.0)[:, None]
+        acc *= of_row
+        other *= of_other
     return acc, other
 
 

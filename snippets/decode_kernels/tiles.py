@@ -41,16 +41,17 @@ def qkv_tile(
     head, element = pair // half, pair % half
     all_heads = heads + 2 * kv_heads
     row = pair_row(pair, HEAD_DIM)
-    low, high = multiply(
-        x, gain, weight, scale, row, all_heads * HEAD_DIM, half, M, K, eps,
-        TOKENS, BLOCK_K, STAGES, PARTS, True, True, INTERPRETED,
-    )  # fmt: skip
+    # asked for before the products, which hide the wait
     now = tl.load(position)
-    turned = (head < heads + kv_heads) & (head < all_heads)
+    turned = (head < heads + kv_heads) & (now < table_length)
     angle = rotary + now * HEAD_DIM + element
     cos = tl.load(angle, turned, 1.0).to(tl.float32)[:, None]
     sin = tl.load(angle + table_length * HEAD_DIM, turned, 0.0)
     sin = sin.to(tl.float32)[:, None]
+    low, high = multiply(
+        x, gain, weight, scale, row, all_heads * HEAD_DIM, half, M, K, eps,
+        TOKENS, BLOCK_K, STAGES, PARTS, True, True, INTERPRETED,
+    )  # fmt: skip
     first, last = low * cos - high * sin, high * cos + low * sin
     token = tl.arange(0, TOKENS)[None, :]
     head, element = head[:, None], element[:, None]
@@ -84,15 +85,16 @@ def residual_tile(
     """x (M, N) += y (M, K) @ weight.T, of BLOCK_N columns of x; the sum goes to
     `out` (M, N) if there is one."""
     row = tile * BLOCK_N + tl.arange(0, BLOCK_N)
+    token = tl.arange(0, TOKENS)[None, :]
+    there = (row < N)[:, None] & (token < M)
+    at = token * N + row[:, None]
+    # before the wait
+    before = tl.load(x + at, there, 0.0, cache_modifier=".cg")
     acc, _ = multiply(
         y, y, weight, scale, row, N, 0, M, K, 0.0, TOKENS, BLOCK_K, STAGES,
         PARTS, False, False, INTERPRETED,
     )  # fmt: skip
-    token = tl.arange(0, TOKENS)[None, :]
-    row = row[:, None]
-    there = (row < N) & (token < M)
-    at = token * N + row
-    acc += tl.load(x + at, there, 0.0, cache_modifier=".cg").to(tl.float32)
+    acc += before.to(tl.float32)
     to = x if out is None else out
     tl.store(to + at, acc.to(x.dtype.element_ty), there)
 
@@ -150,8 +152,9 @@ def head_tile(
     if tl.atomic_add(arrived, 1) == tiles - 1:
         largest = tl.full((TOKENS,), float("-inf"), tl.float32)
         word = tl.full((TOKENS,), 0, tl.int32) + N
-        each = tl.arange(0, 256)
-        for start in range(0, tiles, 256):
+        MANY: tl.constexpr = 4096 // TOKENS  # few waits for loads
+        each = tl.arange(0, MANY)
+        for start in range(0, tiles, MANY):
             at = (start + each)[:, None] * TOKENS + token[None, :]
             there = (start + each < tiles)[:, None]
             value = tl.load(

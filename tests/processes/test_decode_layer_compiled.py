@@ -39,6 +39,14 @@ def tile_constants(tile: Tile, tokens: int) -> dict[str, object]:
     return constants_of(tile, tokens, tiles_for(tokens, False).ahead) | {"BLOCK_N": tile.rows}
 
 
+def check(code: Code, capability: int) -> None:
+    """Nothing is spilled. On Blackwell, whose code was read only, a few addresses may be, outside of loops."""
+    if capability <= 90:
+        check_resources(code)
+    assert code.stack_bytes <= 16
+    assert not any(loop.count("LDL|STL") for loop in code.loops("FFMA|HMMA"))
+
+
 @pytest.mark.parametrize("tokens", [1, 8])
 @pytest.mark.parametrize("capability", CAPABILITIES)
 def test_products_copy_whole_lines_and_spill_nothing(tokens: int, capability: int) -> None:
@@ -51,10 +59,7 @@ def test_products_copy_whole_lines_and_spill_nothing(tokens: int, capability: in
         (layer_kernels.gate_up_kernel, tiles.gate_up, {}),
     ):
         code = code_of(kernel, tile_constants(tile, tokens) | more, capability)
-        if capability < 120:
-            check_resources(code)
-        assert code.stack_bytes <= 16, "of the GPUs of capability 12.0, addresses that are needed once again in the end"
-        assert not any(loop.count("LDL|STL") for loop in code.loops("FFMA|HMMA"))
+        check(code, capability)
         check_loops(code, tokens, tile.stages)
         assert code.count(r"LDGSTS\.E\.BYPASS\.128") >= 8
         assert code.multiplies_with() == ("HMMA" if tokens > 1 else "")
@@ -66,7 +71,7 @@ def test_products_copy_whole_lines_and_spill_nothing(tokens: int, capability: in
 def test_attention_multiplies_on_tensor_cores(capability: int, absent: tuple[str, ...]) -> None:
     """With a static cache and its mask, and with a dynamic cache, which has no position and mostly no mask."""
     code = code_of(layer_kernels.attend_kernel, ATTENTION | dict.fromkeys(absent), capability)
-    check_resources(code)
+    check(code, capability)
     assert code.multiplies_with() == "HMMA"
 
 

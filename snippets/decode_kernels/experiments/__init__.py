@@ -8,14 +8,15 @@ Groups of loops, `tokens` and `tokens_batch_8`, timed interleaved:
 
 Probes: `steady_<size>` of the same variants, `generate_static_<size>` of the
 package transformers, `int8_<size>` of weights in int8 beside bf16,
-`errors_<size>`, `parts_<size>`, `parts_int8_<size>`, and `tiles`. A suffix
-`_batch_8` follows where a probe has two batches.
+`errors_<size>`, `parts_<size>`, `parts_int8_<size>`, `tiles`, and
+`tiles_of_steps`. A suffix `_batch_8` follows where a probe has two batches.
 """
 
 from __future__ import annotations
 
 from snippets.decode_kernels.experiments.answers import answer_probes
 from snippets.decode_kernels.experiments.parts import part_probes
+from snippets.decode_kernels.experiments.steps_swept import step_probes
 from snippets.decode_kernels.experiments.tiles_swept import tile_probes
 from snippets.decode_kernels.experiments.variants import token_experiments
 
@@ -24,4 +25,5 @@ EXPERIMENTS = (
     *answer_probes(),
     *part_probes(),
     *tile_probes(),
+    *step_probes(),
 )

@@ -81,7 +81,7 @@ def answer_of(
     logits, answer = [], []
     with closing(start(model, ids, answer=tokens)) as steps:
         for logit, token in itertools.islice(steps, tokens):
-            logits.append(logit[0].float())
+            logits.append(logit[0].to(torch.float32, copy=True))
             answer.append(token[:1].clone())
     return torch.cat(logits), torch.cat(answer, dim=1)
 

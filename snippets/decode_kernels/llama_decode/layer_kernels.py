@@ -50,10 +50,7 @@ def project_kernel(
     if tile == 0:  # attention counts from zero
         counter = tl.arange(0, COUNTERS)
         tl.store(arrived + counter, 0, counter < M * kv_heads)
-    low, high = multiply(
-        x, gain, weight, None, row, rows, half, M, K, eps, TOKENS, BLOCK_K,
-        STAGES, PARTS, True, True, INTERPRETED,
-    )  # fmt: skip
+    # asked for before the products, which hide the wait
     head, element = (pair // half)[:, None], (pair % half)[:, None]
     token = tl.arange(0, TOKENS)[None, :]
     turned = (token < M) & (tile < q_tiles + kv_tiles)
@@ -62,11 +59,15 @@ def project_kernel(
     sin_low = tl.load(sin + angle, turned, 0.0).to(tl.float32)
     cos_high = tl.load(cos + angle + half, turned, 1.0).to(tl.float32)
     sin_high = tl.load(sin + angle + half, turned, 0.0).to(tl.float32)
-    first = low * cos_low - high * sin_low
-    last = high * cos_high + low * sin_high
     now = 0
     if position is not None:
         now = tl.load(position)
+    low, high = multiply(
+        x, gain, weight, None, row, rows, half, M, K, eps, TOKENS, BLOCK_K,
+        STAGES, PARTS, True, True, INTERPRETED,
+    )  # fmt: skip
+    first = low * cos_low - high * sin_low
+    last = high * cos_high + low * sin_high
     # q is (M, heads, HEAD_DIM), the cache (M, kv_heads, length, HEAD_DIM)
     depth = tl.where(is_q, 1, length)
     place = (token * own_heads + head).to(tl.int64) * depth

@@ -1,0 +1,162 @@
+"""What the probes do around the kernels, without them: choose, compare, refuse and restore."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from snippets.decode_kernels import one_kernel, steps
+from snippets.decode_kernels.experiments import answers, parts, peers, tiles_swept, variants
+from snippets.decode_kernels.quantized import quantized
+from snippets.decode_kernels.sizes import ONE_TOKEN, Tile, Tiles
+from snippets.decoder import loops, model
+from snippets.decoder.experiments.token_loops import exact_logits
+
+
+@pytest.mark.parametrize(
+    ("variant", "kind", "early", "int8"),
+    [
+        ("plain_kernels", steps.TokenStep, False, False),
+        ("kernels", steps.TokenStep, None, False),
+        ("one_kernel", one_kernel.OneKernelStep, None, False),
+        ("int8_kernels", steps.TokenStep, None, True),
+        ("int8_one_kernel", one_kernel.OneKernelStep, None, True),
+    ],
+)
+def test_a_variant_is_a_kind_of_step(variant: str, kind: type, early: bool | None, int8: bool) -> None:
+    start = variants.start_of(variant)
+    assert isinstance(start, functools.partial)
+    assert start.func is steps.tokens
+    assert start.keywords["int8"] is int8
+    given = start.keywords["kind"]
+    assert (given.func if early is not None else given) is kind
+    assert getattr(given, "keywords", {}) == ({} if early is None else {"early": early})
+
+
+def test_other_variants_are_peers() -> None:
+    assert variants.start_of("gpt_fast") is peers.gpt_fast
+    assert variants.start_of("max_autotune") is loops.max_autotune
+    with pytest.raises(AttributeError, match="int8_layers"):
+        variants.start_of("int8_layers")
+
+
+@torch.no_grad()
+def test_gpt_fast_is_the_same_decoder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only its attention and its compilation differ."""
+    options: dict[str, Any] = {}
+    backends: list[bool] = []
+
+    def compiled(function: Any, **given: Any) -> Any:
+        options.update(given)
+
+        def call(*arguments: Any) -> Any:
+            backends.append(torch.backends.cuda.flash_sdp_enabled())
+            return function(*arguments)
+
+        return call
+
+    monkeypatch.setattr(torch, "compile", compiled)
+    plain = model.build("tiny", "cpu", torch.float32, 64)
+    ids = torch.arange(9).view(1, 9)
+    ours, expected = (
+        [token.item() for _, token in itertools.islice(loop(plain, ids, 6), 13)]
+        for loop in (peers.gpt_fast, loops.static)
+    )
+    assert ours == expected
+    assert options["fullgraph"] is True
+    assert options["options"] == {"triton.cudagraphs": True, "coordinate_descent_tuning": True}
+    assert backends == [False] * 12, "attention is written out"
+    assert type(plain.layers[0].self_attn) is model.Attention, "the decoder itself stays as it was"
+
+
+@torch.no_grad()
+def test_a_quantized_decoder_is_its_own_reference() -> None:
+    """In float32, with the weights that its codes mean."""
+    plain = model.build("tiny", "cpu", torch.float32, 64)
+    ids = torch.arange(9).view(1, 9)
+    meant = model.build("tiny", "cpu", torch.float32, 64)
+    for name, linear in quantized(plain).named_modules():
+        if hasattr(linear, "codes"):
+            meant.get_submodule(name).weight.copy_(linear.dequantized())
+    expected = exact_logits(meant, ids)
+    torch.testing.assert_close(exact_logits(variants.exact_of("int8_kernels", plain), ids), expected)
+    assert answers.relative(exact_logits(variants.exact_of("kernels", plain), ids), expected) > 1e-4
+
+
+def test_an_answer_is_kept_although_the_loop_overwrites_it() -> None:
+    logit, token = torch.zeros(2, 1), torch.zeros(2, 1, dtype=torch.int64)
+
+    def loop(*_: Any, answer: int) -> Iterator[tuple[Tensor, Tensor]]:
+        for _index in range(answer + 5):
+            yield logit, token
+            logit.add_(0.5)
+            token.add_(1)
+
+    logits, found = answers.answer_of(loop, None, token, 4)
+    assert logits.tolist() == [0.0, 0.5, 1.0, 1.5]
+    assert found.tolist() == [[0, 1, 2, 3]]
+
+
+@dataclass
+class Kept:
+    number: int
+
+
+class FakeStep:
+    """Computes wrongly with a tile of 2 rows, and does not fit the GPU with one of 64."""
+
+    def __init__(self) -> None:
+        self.x = torch.zeros(1, 8)
+        self.q, self.attended, self.hidden = self.x.clone(), self.x.clone(), self.x.clone()
+        self.logit = torch.zeros(1, 1)
+        self.position = torch.tensor([7])
+        self.tiles: Tiles = ONE_TOKEN
+        self.cache = [Kept(0), Kept(1)]
+        self.model = type("Model", (), {"layers": ["first", "second"]})
+        self.calls: list[tuple[str, int]] = []
+
+    def launch_qkv(self, layer: str, kept: Kept) -> None:
+        self.calls.append((layer, kept.number))
+        if self.tiles.qkv.rows == 64:
+            raise RuntimeError("out of resource: shared memory")
+        self.q.copy_(self.x * (2.0 if self.tiles.qkv.rows == 2 else 1.0))
+
+    def launch_head(self) -> None:
+        self.logit.copy_(self.x[:, :1])
+        self.position.add_(1)
+
+
+def test_a_part_runs_in_every_layer() -> None:
+    step = FakeStep()
+    parts.run_part(step, "qkv")
+    assert step.calls == [("first", 0), ("second", 1)]
+    parts.run_part(step, "head")
+    assert step.position.item() == 7, "the next replay is at the same position"
+
+
+def test_tiles_that_do_not_fit_are_left_out() -> None:
+    step = FakeStep()
+    found = tiles_swept.times_of(step, "qkv", [Tile(4, 512), Tile(64, 512), Tile(8, 256, 4, 8)], "cpu")
+    assert list(found) == ["4 x 512, 3 stages, 4 warps", "8 x 256, 4 stages, 8 warps"]
+    assert step.tiles == ONE_TOKEN
+    assert step.q.equal(step.x)
+
+
+def test_a_tile_that_computes_something_else_is_not_timed() -> None:
+    step = FakeStep()
+    with pytest.raises(ArithmeticError, match=r"qkv, 2 x 512, 3 stages, 4 warps: 1\.0e\+00"):
+        tiles_swept.times_of(step, "qkv", [Tile(4, 512), Tile(2, 512)], "cpu")
+    assert step.tiles == ONE_TOKEN
+
+
+def test_candidates_are_all_combinations() -> None:
+    found = tiles_swept.candidates_of("2x64,4x32", "3,4", "8")
+    assert found == [Tile(2, 64, 3, 8), Tile(2, 64, 4, 8), Tile(4, 32, 3, 8), Tile(4, 32, 4, 8)]
+    assert tiles_swept.with_tile(FakeStep(), "out", found[0]) == replace(ONE_TOKEN, out=found[0])
