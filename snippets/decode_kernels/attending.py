@@ -6,13 +6,16 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+LOWEST = tl.constexpr(-1e30)
+"""Below every score."""
+
 
 @triton.jit
 def attend_tile(
     tile, q, keys, values, position, sums, tops, arrived, out, heads, kv_heads,
     length, scale,
     HEAD_DIM: tl.constexpr, GROUP: tl.constexpr, BLOCK_KEYS: tl.constexpr,
-    SPLITS: tl.constexpr, INTERPRETED: tl.constexpr,
+    SPLITS: tl.constexpr, INTERPRETED: tl.constexpr, mask=None, mask_stride=0,
 ):  # fmt: skip
     """One split of the keys of one head of keys and values, for the group of
     query heads that share it. The last split to arrive combines all splits.
@@ -20,6 +23,8 @@ def attend_tile(
 
     sums (M, heads, SPLITS, HEAD_DIM) and tops (M, heads, SPLITS, 2) are in
     float32: the sums of values, the largest score, and the sum of weights.
+    Without a `position`, all `length` keys are known. A mask (M, length), with
+    `mask_stride` from sequence to sequence, says which of them to look at.
     """
     of, split = tile // SPLITS, tile % SPLITS
     sequence, kv_head = of // kv_heads, of % kv_heads
@@ -33,7 +38,9 @@ def attend_tile(
     if INTERPRETED:
         query = query.to(tl.float32)
     # what lies behind the position is never read
-    known = tl.minimum(tl.load(position) + 1, length)
+    known = length
+    if position is not None:
+        known = tl.minimum(tl.load(position) + 1, length)
     share = tl.cdiv(tl.cdiv(known, BLOCK_KEYS), SPLITS) * BLOCK_KEYS
     first = split * share
     end = tl.minimum(first + share, known)
@@ -44,6 +51,9 @@ def attend_tile(
     for key in range(first, end, BLOCK_KEYS):
         place = key + tl.arange(0, BLOCK_KEYS)
         there = place < end
+        if mask is not None:
+            seen = tl.load(mask + sequence * mask_stride + place, there, 0)
+            there = there & (seen != 0)
         block = start + place[:, None] * HEAD_DIM + d[None, :]
         k = tl.load(keys + block, there[:, None], 0.0, cache_modifier=".cg")
         v = tl.load(values + block, there[:, None], 0.0, cache_modifier=".cg")
@@ -52,6 +62,8 @@ def attend_tile(
         score = tl.dot(query, tl.trans(k)) * scale
         score = tl.where(there[None, :], score, float("-inf"))
         above = tl.maximum(top, tl.max(score, 1))
+        if mask is not None:  # no infinity minus infinity
+            above = tl.maximum(above, LOWEST)
         shrink = tl.exp(top - above)
         p = tl.exp(score - above[:, None])
         weights = weights * shrink + tl.sum(p, 1)
@@ -107,5 +119,6 @@ def combined(
         acc = acc * shrink[:, None] + tl.sum(its_sums * grow[:, :, None], 0)
         weights = weights * shrink + tl.sum(its_weights * grow, 0)
         top = above
-    weights = tl.where(asked, weights, 1.0)
+    # no head, or a mask that hides all keys
+    weights = tl.where(weights > 0, weights, 1.0)
     return acc / weights[:, None]

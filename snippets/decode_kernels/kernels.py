@@ -10,9 +10,9 @@ import triton
 import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from snippets.decode_kernels.attending import attend_tile
-from snippets.decode_kernels.products import ask
-from snippets.decode_kernels.tiles import (
+from .attending import attend_tile
+from .products import ask
+from .tiles import (
     gate_up_tile,
     head_tile,
     pair_row,
@@ -26,12 +26,13 @@ from snippets.decode_kernels.tiles import (
 def begin(
     weight, row, second, rows, K,
     AHEAD: tl.constexpr, THREADS: tl.constexpr, DEPENDENT: tl.constexpr,
+    other_weight=None,
 ):  # fmt: skip
     """Let the next kernel start, ask for the first weights, and wait for the
     kernel before."""
     if DEPENDENT:
         gdc_launch_dependents()
-        ask(weight, row, second, rows, K, AHEAD, THREADS)
+        ask(weight, row, second, rows, K, AHEAD, THREADS, other_weight)
         gdc_wait()
 
 

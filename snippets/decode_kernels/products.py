@@ -9,32 +9,36 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from snippets.fused_mlp.geglu.few_tokens_kernels import fetch_ahead
+from .ahead import fetch_ahead
 
 
 @triton.jit
 def ask(
-    weight, row, second, rows, K, AHEAD: tl.constexpr, THREADS: tl.constexpr
-):
+    weight, row, second, rows, K, AHEAD: tl.constexpr, THREADS: tl.constexpr,
+    other_weight=None,
+):  # fmt: skip
     """Ask for the first AHEAD elements of these rows, without waiting for
     them. Unless `second` is None, ask for half as many elements of each, and
-    of the rows so far down."""
+    of the rows so far down, in `other_weight` if there is one, which is not in
+    int8."""
     if AHEAD:
         if weight.dtype.element_ty == tl.int8:  # in pairs: 16 bytes at least
             pairs = weight.to(tl.pointer_type(tl.int16))
             ask_rows(pairs, row, second, rows, K // 2, AHEAD // 2, THREADS)
         else:
-            ask_rows(weight, row, second, rows, K, AHEAD, THREADS)
+            ask_rows(weight, row, second, rows, K, AHEAD, THREADS, other_weight)
 
 
 @triton.jit
 def ask_rows(
-    weight, row, second, rows, K, AHEAD: tl.constexpr, THREADS: tl.constexpr
-):
+    weight, row, second, rows, K, AHEAD: tl.constexpr, THREADS: tl.constexpr,
+    other_weight=None,
+):  # fmt: skip
     if second is None:
         fetch_ahead(weight, row, 0, K, K, rows, AHEAD, THREADS)
     else:
-        below = weight + tl.cast(second, tl.int64) * K
+        below = weight if other_weight is None else other_weight
+        below += tl.cast(second, tl.int64) * K
         fetch_ahead(weight, row, 0, K, K, rows, AHEAD // 2, THREADS)
         fetch_ahead(below, row, 0, K, K, rows, AHEAD // 2, THREADS)
 
@@ -45,11 +49,11 @@ def multiply(
     x, gain, weight, scale, row, rows, second, M, K, eps,
     TOKENS: tl.constexpr, BLOCK_K: tl.constexpr, STAGES: tl.constexpr,
     PARTS: tl.constexpr, NORM: tl.constexpr, PAIRED: tl.constexpr,
-    INTERPRETED: tl.constexpr,
+    INTERPRETED: tl.constexpr, other_weight=None,
 ):  # fmt: skip
     """Products of tokens x (M, K) with `row` of a weight (rows, K), and if
-    PAIRED with the rows `second` further down: two tensors (rows of a tile,
-    TOKENS), or the same one twice.
+    PAIRED with the rows `second` further down, of `other_weight` if there is
+    one: two tensors (rows of a tile, TOKENS), or the same one twice.
 
     With NORM, of x behind an RMS norm with `gain` (K,). The norm's factor is
     the same for all products of a token, so it may come last: the sum of
@@ -68,12 +72,12 @@ def multiply(
     if TOKENS == 1:
         acc, other, squares = sums_of_one(
             x, gain, weight, row, rows, second, K, each, BLOCK_K, STAGES, NORM,
-            PAIRED, INTERPRETED,
+            PAIRED, INTERPRETED, other_weight,
         )  # fmt: skip
     else:
         acc, other, squares = sums_of_few(
             x, gain, weight, row, rows, second, M, K, TOKENS, BLOCK_K, STAGES,
-            PARTS, NORM, PAIRED, INTERPRETED,
+            PARTS, NORM, PAIRED, INTERPRETED, other_weight,
         )  # fmt: skip
     if NORM:
         factor = tl.rsqrt(squares / K + eps)[None, :]
@@ -92,6 +96,7 @@ def sums_of_one(
     x, gain, weight, row, rows, second, K,
     EACH: tl.constexpr, BLOCK_K: tl.constexpr, STAGES: tl.constexpr,
     NORM: tl.constexpr, PAIRED: tl.constexpr, INTERPRETED: tl.constexpr,
+    other_weight=None,
 ):  # fmt: skip
     """The sums of `multiply` for one token, and the sum of squares (1,).
 
@@ -104,7 +109,8 @@ def sums_of_one(
     other = acc
     squares = tl.zeros((1, BLOCK_K), tl.float32)
     at = row[:, None].to(tl.int64) * K + col[None, :]
-    weight_below = weight + tl.cast(second, tl.int64) * K
+    weight_below = weight if other_weight is None else other_weight
+    weight_below += tl.cast(second, tl.int64) * K
     for k in tl.range(0, K, BLOCK_K, num_stages=STAGES):
         inside = col < K - k
         there = (row < rows)[:, None] & inside[None, :]
@@ -173,7 +179,7 @@ def sums_of_few(
     x, gain, weight, row, rows, second, M, K,
     TOKENS: tl.constexpr, BLOCK_K: tl.constexpr, STAGES: tl.constexpr,
     PARTS: tl.constexpr, NORM: tl.constexpr, PAIRED: tl.constexpr,
-    INTERPRETED: tl.constexpr,
+    INTERPRETED: tl.constexpr, other_weight=None,
 ):  # fmt: skip
     """The sums of `multiply` for up to TOKENS tokens, and the sums of squares
     (TOKENS,).
@@ -191,7 +197,8 @@ def sums_of_few(
     other = acc
     squares = tl.zeros((PARTS, TOKENS, part), tl.float32)
     at = w_row.to(tl.int64) * K + col
-    weight_below = weight + tl.cast(second, tl.int64) * K
+    weight_below = weight if other_weight is None else other_weight
+    weight_below += tl.cast(second, tl.int64) * K
     for k in tl.range(0, K, BLOCK_K, num_stages=STAGES):
         inside = col < K - k
         there = (w_row < rows) & inside

@@ -13,7 +13,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from snippets.decode_kernels.products import multiply
+from .products import multiply
 
 
 @triton.jit
@@ -81,19 +81,23 @@ def residual_tile(
     tile, y, weight, scale, x, M, N, K,
     TOKENS: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
     STAGES: tl.constexpr, PARTS: tl.constexpr, INTERPRETED: tl.constexpr,
+    out=None,
 ):  # fmt: skip
-    """x (M, N) += y (M, K) @ weight.T, of BLOCK_N columns of x."""
+    """x (M, N) += y (M, K) @ weight.T, of BLOCK_N columns of x; the sum goes to
+    `out` (M, N) if there is one."""
     row = tile * BLOCK_N + tl.arange(0, BLOCK_N)
     token = tl.arange(0, TOKENS)[None, :]
     there = (row < N)[:, None] & (token < M)
-    at = x + token * N + row[:, None]
-    before = tl.load(at, there, 0.0, cache_modifier=".cg")  # before the wait
+    at = token * N + row[:, None]
+    # before the wait
+    before = tl.load(x + at, there, 0.0, cache_modifier=".cg")
     acc, _ = multiply(
         y, y, weight, scale, row, N, 0, M, K, 0.0, TOKENS, BLOCK_K, STAGES,
         PARTS, False, False, INTERPRETED,
     )  # fmt: skip
     acc += before.to(tl.float32)
-    tl.store(at, acc.to(x.dtype.element_ty), there)
+    to = x if out is None else out
+    tl.store(to + at, acc.to(x.dtype.element_ty), there)
 
 
 # --8<-- [end:residual]
@@ -102,13 +106,15 @@ def gate_up_tile(
     tile, x, gain, weight, scale, out, M, N, K, eps,
     TOKENS: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
     STAGES: tl.constexpr, PARTS: tl.constexpr, INTERPRETED: tl.constexpr,
+    up_weight=None,
 ):  # fmt: skip
     """out (M, N) = silu(norm(x) @ gate.T) * (norm(x) @ up.T), where weight
-    (2 N, K) holds the rows of gate, then the rows of up."""
+    (2 N, K) holds the rows of gate, then the rows of up, or is the weight of
+    gate (N, K), and `up_weight` (N, K) the other."""
     row = tile * BLOCK_N + tl.arange(0, BLOCK_N)
     gate, up = multiply(
-        x, gain, weight, scale, row, N, N, M, K, eps, TOKENS, BLOCK_K, STAGES,
-        PARTS, True, True, INTERPRETED,
+        x, gain, weight, scale, row, N, N if up_weight is None else 0, M, K,
+        eps, TOKENS, BLOCK_K, STAGES, PARTS, True, True, INTERPRETED, up_weight,
     )  # fmt: skip
     value = gate * tl.sigmoid(gate) * up
     token = tl.arange(0, TOKENS)[None, :]

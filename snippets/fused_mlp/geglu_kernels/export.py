@@ -12,7 +12,8 @@ import shutil
 import sys
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
+HERE = Path(__file__).absolute().parent
+"""Not resolved: another package has this file as a link."""
 VARIANT = Path("build/torch-cuda")
 OLD_PACKAGE = '''\
 """The symbols of the folder above, for versions of `kernels` that load this one."""
@@ -41,10 +42,9 @@ def export(folder: Path) -> None:
             "build", "export.py", "metadata.json", "__pycache__"
         ),
     )
-    variant = folder / VARIANT
-    shutil.copytree(folder / "torch-ext/geglu_kernels", variant)
+    variant, name = folder / VARIANT, metadata["name"].replace("-", "_")
+    shutil.copytree(folder / "torch-ext" / name, variant)
     shutil.copy(HERE / "CARD.md", folder / "build")  # uploaded as README.md
-    name = metadata["name"].replace("-", "_")
     metadata["id"] = (
         f"_{name}_cuda_{hashlib.sha256(repr(file_digests(variant)).encode()).hexdigest()[:7]}"
     )

@@ -1,0 +1,130 @@
+"""The five kernels of a decoder layer as Transformers keeps it: each projection
+has a weight of its own, and the cosine and sine of each token, a mask and a
+cache are given.
+
+M is the number of tokens, one of each sequence.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
+
+from .attending import attend_tile
+from .kernels import begin
+from .products import multiply
+from .tiles import gate_up_tile, pair_row, residual_tile
+
+
+@triton.jit(
+    do_not_specialize=["M", "heads", "kv_heads", "length", "angle_stride"]
+)
+def project_kernel(
+    x, gain, q_weight, k_weight, v_weight, cos, sin, position, q, keys, values,
+    arrived, M, K, heads, kv_heads, length, angle_stride, eps,
+    HEAD_DIM: tl.constexpr, TOKENS: tl.constexpr, BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr, STAGES: tl.constexpr, PARTS: tl.constexpr,
+    AHEAD: tl.constexpr, THREADS: tl.constexpr, INTERPRETED: tl.constexpr,
+    DEPENDENT: tl.constexpr, COUNTERS: tl.constexpr,
+):  # fmt: skip
+    """Norm, products, rotation, and the write into the cache, of BLOCK_N pairs
+    of rows of one of three weights. Row `position` of the cache is written, or
+    row 0 if there is none.
+
+    cos and sin: (M, HEAD_DIM), with `angle_stride` from token to token.
+    """
+    half: tl.constexpr = HEAD_DIM // 2
+    # each weight is cut by itself, so that no program needs rows of two
+    q_tiles = tl.cdiv(heads * half, BLOCK_N)
+    kv_tiles = tl.cdiv(kv_heads * half, BLOCK_N)
+    tile = tl.program_id(0)
+    is_q, is_v = tile < q_tiles, tile >= q_tiles + kv_tiles
+    own_tile = tile - tl.where(is_q, 0, q_tiles) - tl.where(is_v, kv_tiles, 0)
+    other = tl.where(is_v, v_weight, k_weight)
+    weight = tl.where(is_q, q_weight, other)
+    own_heads = tl.where(is_q, heads, kv_heads)
+    pair = own_tile * BLOCK_N + tl.arange(0, BLOCK_N)
+    row, rows = pair_row(pair, HEAD_DIM), own_heads * HEAD_DIM
+    begin(weight, row, half, rows, K, AHEAD, THREADS, DEPENDENT)
+    if tile == 0:  # attention counts from zero
+        counter = tl.arange(0, COUNTERS)
+        tl.store(arrived + counter, 0, counter < M * kv_heads)
+    # asked for before the products, which hide the wait
+    head, element = (pair // half)[:, None], (pair % half)[:, None]
+    token = tl.arange(0, TOKENS)[None, :]
+    turned = (token < M) & (tile < q_tiles + kv_tiles)
+    angle = token * angle_stride + element
+    cos_low = tl.load(cos + angle, turned, 1.0).to(tl.float32)
+    sin_low = tl.load(sin + angle, turned, 0.0).to(tl.float32)
+    cos_high = tl.load(cos + angle + half, turned, 1.0).to(tl.float32)
+    sin_high = tl.load(sin + angle + half, turned, 0.0).to(tl.float32)
+    now = 0
+    if position is not None:
+        now = tl.load(position)
+    low, high = multiply(
+        x, gain, weight, None, row, rows, half, M, K, eps, TOKENS, BLOCK_K,
+        STAGES, PARTS, True, True, INTERPRETED,
+    )  # fmt: skip
+    first = low * cos_low - high * sin_low
+    last = high * cos_high + low * sin_high
+    # q is (M, heads, HEAD_DIM), the cache (M, kv_heads, length, HEAD_DIM)
+    depth = tl.where(is_q, 1, length)
+    place = (token * own_heads + head).to(tl.int64) * depth
+    place += tl.where(is_q, 0, now)
+    out = tl.where(is_q, q, tl.where(is_v, values, keys))
+    to = out + place * HEAD_DIM + element
+    kept = (token < M) & (head < own_heads) & (is_q | (now < length))
+    tl.store(to, first.to(q.dtype.element_ty), kept)
+    tl.store(to + half, last.to(q.dtype.element_ty), kept)
+
+
+@triton.jit(do_not_specialize=["heads", "kv_heads", "length", "mask_stride"])
+def attend_kernel(
+    q, keys, values, position, mask, sums, tops, arrived, out, heads, kv_heads,
+    length, mask_stride, scale,
+    HEAD_DIM: tl.constexpr, GROUP: tl.constexpr, BLOCK_KEYS: tl.constexpr,
+    SPLITS: tl.constexpr, INTERPRETED: tl.constexpr, DEPENDENT: tl.constexpr,
+):  # fmt: skip
+    if DEPENDENT:
+        gdc_launch_dependents()
+        gdc_wait()
+    attend_tile(
+        tl.program_id(0), q, keys, values, position, sums, tops, arrived, out,
+        heads, kv_heads, length, scale, HEAD_DIM, GROUP, BLOCK_KEYS, SPLITS,
+        INTERPRETED, mask, mask_stride,
+    )  # fmt: skip
+
+
+@triton.jit(do_not_specialize=["M"])
+def residual_kernel(
+    y, weight, x, out, M, N, K,
+    TOKENS: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+    STAGES: tl.constexpr, PARTS: tl.constexpr, AHEAD: tl.constexpr,
+    THREADS: tl.constexpr, INTERPRETED: tl.constexpr, DEPENDENT: tl.constexpr,
+):  # fmt: skip
+    """out (M, N) = x (M, N) + y (M, K) @ weight.T; out may be x."""
+    tile = tl.program_id(0)
+    row = tile * BLOCK_N + tl.arange(0, BLOCK_N)
+    begin(weight, row, None, N, K, AHEAD, THREADS, DEPENDENT)
+    residual_tile(
+        tile, y, weight, None, x, M, N, K, TOKENS, BLOCK_N, BLOCK_K, STAGES,
+        PARTS, INTERPRETED, out,
+    )  # fmt: skip
+
+
+@triton.jit(do_not_specialize=["M"])
+def gate_up_kernel(
+    x, gain, gate, up, out, M, N, K, eps,
+    TOKENS: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+    STAGES: tl.constexpr, PARTS: tl.constexpr, AHEAD: tl.constexpr,
+    THREADS: tl.constexpr, INTERPRETED: tl.constexpr, DEPENDENT: tl.constexpr,
+):  # fmt: skip
+    """out (M, N) = silu(norm(x) @ gate.T) * (norm(x) @ up.T)."""
+    tile = tl.program_id(0)
+    row = tile * BLOCK_N + tl.arange(0, BLOCK_N)
+    begin(gate, row, 0, N, K, AHEAD, THREADS, DEPENDENT, up)
+    gate_up_tile(
+        tile, x, gain, gate, None, out, M, N, K, eps, TOKENS, BLOCK_N, BLOCK_K,
+        STAGES, PARTS, INTERPRETED, up,
+    )  # fmt: skip

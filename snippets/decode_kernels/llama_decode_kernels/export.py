@@ -1,0 +1,1 @@
+../../fused_mlp/geglu_kernels/export.py

@@ -1,0 +1,81 @@
+"""The compiler's code for the package of decode kernels, without a GPU, for each compute capability of its card."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from triton.runtime.jit import JITFunction
+
+from snippets.decode_kernels.llama_decode import layer_kernels
+from snippets.decode_kernels.sizes import Tile, tiles_for
+from snippets.fused_mlp.experiments.compiling import Code, build, read
+from tests.processes.fused_compiling import check_resources, with_tools
+from tests.processes.test_decode_kernels_compiled import ATTENTION, TYPES, check_loops, constants_of
+
+pytestmark = with_tools
+PACKAGE = Path(__file__).resolve().parents[2] / "snippets/decode_kernels/llama_decode_kernels"
+BUILD = tomllib.loads((PACKAGE / "build.toml").read_text(encoding="utf-8"))
+CAPABILITIES = [int(one.replace(".", "")) for one in BUILD["torch-noarch"]["cuda_capabilities"]]
+POINTERS = {
+    **TYPES,
+    **dict.fromkeys(("q_weight", "k_weight", "v_weight", "cos", "sin", "gate", "up"), "*bf16"),
+    "mask": "*u8",
+}
+HEADS = {"HEAD_DIM": 64, "COUNTERS": 64}
+
+
+def code_of(kernel: JITFunction[Any], constants: dict[str, object], capability: int) -> Code:
+    """The code with `constants`, which may be of arguments that are None."""
+    is_late = capability >= 90
+    constants = {**constants, "DEPENDENT": is_late, "INTERPRETED": False}
+    types = {name: POINTERS[name] for name in kernel.arg_names if name in POINTERS and name not in constants}
+    return read(build(kernel, types, constants, capability, 4, 3, **({"launch_pdl": True} if is_late else {})))
+
+
+def tile_constants(tile: Tile, tokens: int) -> dict[str, object]:
+    return constants_of(tile, tokens, tiles_for(tokens, False).ahead) | {"BLOCK_N": tile.rows}
+
+
+def check(code: Code, capability: int) -> None:
+    """Nothing is spilled. On Blackwell, whose code was read only, a few addresses may be, outside of loops."""
+    if capability <= 90:
+        check_resources(code)
+    assert code.stack_bytes <= 16
+    assert not any(loop.count("LDL|STL") for loop in code.loops("FFMA|HMMA"))
+
+
+@pytest.mark.parametrize("tokens", [1, 8])
+@pytest.mark.parametrize("capability", CAPABILITIES)
+def test_products_copy_whole_lines_and_spill_nothing(tokens: int, capability: int) -> None:
+    """Also where a program chooses between three weights by its number, and where two weights are apart."""
+    tiles = tiles_for(tokens, False)
+    more: dict[str, object]
+    for kernel, tile, more in (
+        (layer_kernels.project_kernel, tiles.qkv, HEADS),
+        (layer_kernels.residual_kernel, tiles.out, {}),
+        (layer_kernels.gate_up_kernel, tiles.gate_up, {}),
+    ):
+        code = code_of(kernel, tile_constants(tile, tokens) | more, capability)
+        check(code, capability)
+        check_loops(code, tokens, tile.stages)
+        assert code.count(r"LDGSTS\.E\.BYPASS\.128") >= 8
+        assert code.multiplies_with() == ("HMMA" if tokens > 1 else "")
+        assert bool(code.count("UBLKPF")) == (capability >= 90)
+
+
+@pytest.mark.parametrize("absent", [(), ("position", "mask")], ids=str)
+@pytest.mark.parametrize("capability", CAPABILITIES)
+def test_attention_multiplies_on_tensor_cores(capability: int, absent: tuple[str, ...]) -> None:
+    """With a static cache and its mask, and with a dynamic cache, which has no position and mostly no mask."""
+    code = code_of(layer_kernels.attend_kernel, ATTENTION | dict.fromkeys(absent), capability)
+    check(code, capability)
+    assert code.multiplies_with() == "HMMA"
+
+
+@pytest.mark.parametrize("capability", [80, 90])
+def test_keys_of_a_dynamic_cache_go_to_the_first_row(capability: int) -> None:
+    constants = tile_constants(tiles_for(1, False).qkv, 1) | HEADS | {"position": None}
+    check_resources(code_of(layer_kernels.project_kernel, constants, capability))
