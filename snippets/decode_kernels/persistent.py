@@ -66,7 +66,7 @@ def address(table, index, like):
 
 @triton.jit
 def scale_at(table, index, like):
-    """As `address`, of the scale of a weight: None if `like` is None."""
+    """`address` for the scale of a weight: None if `like` is None."""
     if like is None:
         return None
     else:
