@@ -34,7 +34,8 @@ class OneKernelStep(TokenStep):
     """The same step as one kernel of `programs` programs, which must all run
     at once, since they wait for each other: by default as many as the GPU runs
     at once. All products have the columns, the stages and the warps of the tile
-    of gate and up. Raises `ValueError` for programs that cannot run at once."""
+    of gate and up. Raises `ValueError` for programs that cannot run at once,
+    and for tensors at addresses that 16 does not divide."""
 
     def __init__(
         self, model, cache, batch, tiles=None, early=True, programs: int = 0
@@ -47,6 +48,8 @@ class OneKernelStep(TokenStep):
             addresses_of(layer, kept)
             for layer, kept in zip(model.layers, cache, strict=True)
         ]
+        if any(address % 16 for row in rows for address in row):
+            raise ValueError("a tensor at an address that 16 does not divide")
         device = self.x.device
         self.table = torch.tensor(rows, dtype=torch.int64, device=device)
         kernel = None

@@ -141,6 +141,10 @@ def run_all(path: str) -> None:
         patched.setattr(one_kernel, "programs_at_once", lambda *_: 0)
         with pytest.raises(ValueError, match="1 programs cannot run at once here: at most 0 can"):
             one_kernel.OneKernelStep(joined(CASES[0]), cache_of(CASES[0]), 1, ONE)
+    caches = cache_of(CASES[0])
+    caches[1].keys = torch.zeros(caches[1].keys.numel() + 1)[1:].view_as(caches[1].keys)
+    with pytest.raises(ValueError, match="a tensor at an address that 16 does not divide"):
+        one_kernel.OneKernelStep(joined(CASES[0]), caches, 1, ONE)
     torch.save(found, path)
 
 
