@@ -33,19 +33,23 @@ programs would make barriers slower.
 class OneKernelStep(TokenStep):
     """The same step as one kernel of `programs` programs, which must all run
     at once, since they wait for each other: by default as many as the GPU runs
-    at once. Raises `ValueError` for more."""
+    at once. All products have the columns, the stages and the warps of the tile
+    of gate and up. Raises `ValueError` for programs that cannot run at once,
+    and for tensors at addresses that 16 does not divide."""
 
     def __init__(
         self, model, cache, batch, tiles=None, early=True, programs: int = 0
     ):
         super().__init__(model, cache, batch, tiles, early)
-        if tiles is None:  # one tile for all products, but for its rows
+        if tiles is None:
             tile = replace(self.tiles.gate_up, stages=STAGES)
             self.tiles = replace(self.tiles, gate_up=tile)
         rows = [
             addresses_of(layer, kept)
             for layer, kept in zip(model.layers, cache, strict=True)
         ]
+        if any(address % 16 for row in rows for address in row):
+            raise ValueError("a tensor at an address that 16 does not divide")
         device = self.x.device
         self.table = torch.tensor(rows, dtype=torch.int64, device=device)
         kernel = None
@@ -53,9 +57,9 @@ class OneKernelStep(TokenStep):
             arguments, options = self.launch()
             kernel = step_kernel.warmup(*arguments, grid=(1,), **options)
         limit = programs_at_once(kernel, device)
-        if programs > limit:
+        if programs > limit or not limit:
             raise ValueError(
-                f"{programs} programs cannot run at once here: "
+                f"{max(programs, 1)} programs cannot run at once here: "
                 f"at most {limit} can"
             )
         self.programs = programs or limit

@@ -66,15 +66,6 @@ def address(table, index, like):
     return tl.multiple_of(where, 16)
 
 
-@triton.jit
-def scale_at(table, index, like):
-    """As `address`, of the scale of a weight: None if `like` is None."""
-    if like is None:
-        return None
-    else:
-        return address(table, index, like)
-
-
 @triton.jit(
     do_not_specialize=[
         "M", "layers", "heads", "kv_heads", "length", "table_length"
@@ -104,10 +95,13 @@ def step_kernel(
         out, gain_2 = address(entry, 2, head), address(entry, 3, x)
         gate_up, down = address(entry, 4, head), address(entry, 5, head)
         keys, values = address(entry, 6, x), address(entry, 7, x)
-        qkv_scale = scale_at(entry, 8, head_scale)
-        out_scale = scale_at(entry, 9, head_scale)
-        gate_up_scale = scale_at(entry, 10, head_scale)
-        down_scale = scale_at(entry, 11, head_scale)
+        qkv_scale, out_scale = head_scale, head_scale
+        gate_up_scale, down_scale = head_scale, head_scale
+        if head_scale is not None:
+            qkv_scale = address(entry, 8, head_scale)
+            out_scale = address(entry, 9, head_scale)
+            gate_up_scale = address(entry, 10, head_scale)
+            down_scale = address(entry, 11, head_scale)
         for tile in range(me, tl.cdiv(rows // 2, QKV_N), programs):
             qkv_tile(
                 tile, x, gain, qkv, qkv_scale, rotary, position, q, keys,

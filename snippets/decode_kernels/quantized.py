@@ -89,8 +89,8 @@ def stored(linear) -> tuple[Tensor, Tensor | None]:
 
 
 def bytes_saved(config) -> int:
-    """What a token reads less with weights in int8 than in bf16: a byte for
-    each weight, less four bytes for each row's scale."""
+    """How many bytes fewer a token reads with weights in int8 than in bf16: one
+    for each weight, minus four for each row's scale."""
     kv = config.kv_heads * config.head_dim
     attention = 2 * config.dim * (config.dim + kv)
     layer = attention + 3 * config.dim * config.hidden

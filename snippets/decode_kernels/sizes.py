@@ -21,7 +21,7 @@ class Tile:
     block_k: int
     """Elements of each row at a time."""
     stages: int = 3
-    """Blocks in flight."""
+    """One more than the blocks for which a program has room."""
     warps: int = 4
 
     @property
@@ -60,8 +60,6 @@ FEW_TOKENS = Tiles(
     down=Tile(16, 256),
     head=Tile(32, 256),
 )
-
-
 INT8_ONE_TOKEN = Tiles(
     qkv=Tile(8, 1024),
     out=Tile(8, 1024),

@@ -154,7 +154,7 @@ def head_tile(
     if tl.atomic_add(arrived, 1) == tiles - 1:
         largest = tl.full((TOKENS,), float("-inf"), tl.float32)
         word = tl.full((TOKENS,), 0, tl.int32) + N
-        MANY: tl.constexpr = 4096 // TOKENS  # few waits for loads
+        MANY: tl.constexpr = 2048 // TOKENS  # few waits for loads
         each = tl.arange(0, MANY)
         for start in range(0, tiles, MANY):
             at = (start + each)[:, None] * TOKENS + token[None, :]

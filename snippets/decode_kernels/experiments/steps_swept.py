@@ -82,8 +82,9 @@ def one_kernel_replays(
     ahead: Sequence[int],
     programs: Sequence[int],
 ) -> dict[str, Any]:
-    """The same of the kernel of a whole step, whose variants are compiled in
-    parallel."""
+    """A CUDA graph of the kernel of a whole step for each shape of its tiles,
+    number of weights asked for ahead, and number of programs on each
+    multiprocessor. The kernels are compiled in parallel."""
     from concurrent.futures import ThreadPoolExecutor
 
     import triton

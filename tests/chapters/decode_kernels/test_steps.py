@@ -137,6 +137,14 @@ def run_all(path: str) -> None:
     found = {f"{case} {name}": computed(case, kind) for case in CASES for name, kind in kinds.items()}
     with pytest.raises(ValueError, match="2 programs cannot run at once here: at most 1 can"):
         one_kernel.OneKernelStep(joined(CASES[0]), cache_of(CASES[0]), 1, ONE, programs=2)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(one_kernel, "programs_at_once", lambda *_: 0)
+        with pytest.raises(ValueError, match="1 programs cannot run at once here: at most 0 can"):
+            one_kernel.OneKernelStep(joined(CASES[0]), cache_of(CASES[0]), 1, ONE)
+    caches = cache_of(CASES[0])
+    caches[1].keys = torch.zeros(caches[1].keys.numel() + 1)[1:].view_as(caches[1].keys)
+    with pytest.raises(ValueError, match="a tensor at an address that 16 does not divide"):
+        one_kernel.OneKernelStep(joined(CASES[0]), caches, 1, ONE)
     torch.save(found, path)
 
 
