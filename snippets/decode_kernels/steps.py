@@ -204,9 +204,8 @@ def tokens(
     all products are quantized first, for the prompt too."""
     batch, prompt = ids.shape
     cache = static_cache(model, batch, prompt + answer)
-    other = join_projections(model)
-    if int8:
-        other = quantized(other)
+    joined = join_projections(model)
+    other = quantized(joined) if int8 else joined
     logit, first = prefill(other, ids, cache)
     yield logit, first
     step = kind(other, cache, batch, tiles)

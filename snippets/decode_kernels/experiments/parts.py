@@ -110,9 +110,8 @@ def step_of(
     ids = prompt_of(model, batch, prompt)
     cache = static_cache(model, batch, prompt + answer)
     _, first = prefill(model, ids, cache)
-    other = join_projections(model)
-    if weights == "int8":
-        other = quantized(other)
+    joined = join_projections(model)
+    other = quantized(joined) if weights == "int8" else joined
     step = (kind or TokenStep)(other, cache, batch, **options)
     step.restart(first, after(ids))
     return step, model.config

@@ -93,7 +93,10 @@ def one_kernel_replays(
     from snippets.decode_kernels.persistent import step_kernel
     from snippets.fused_mlp.geglu.launch import FAILURES, multiprocessors
 
-    step, _ = step_of(*text, kind=OneKernelStep)
+    size, device, batch, prompt, answer, weights = text
+    step, _ = step_of(
+        size, device, batch, prompt, answer, weights, OneKernelStep
+    )
     variants = {
         f"{shape.replace('x', ' x ')}, {each} ahead": cut(step, shape, each)
         for shape, each in itertools.product(shapes, ahead)

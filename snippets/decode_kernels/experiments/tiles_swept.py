@@ -63,10 +63,11 @@ def candidates_of(shapes: str, stages: str, warps: str) -> list[Any]:
     """`4x1024,8x512`, `3,4`, `4,8` -> all combinations, as tiles."""
     from snippets.decode_kernels.sizes import Tile
 
+    cuts = [numbers(shape.replace("x", ",")) for shape in shapes.split(",")]
     return [
-        Tile(*numbers(shape.replace("x", ",")), *others)
-        for shape in shapes.split(",")
-        for others in itertools.product(numbers(stages), numbers(warps))
+        Tile(rows, block_k, deep, wide)
+        for rows, block_k in cuts
+        for deep, wide in itertools.product(numbers(stages), numbers(warps))
     ]
 
 

@@ -46,7 +46,7 @@ def start_of(variant: str) -> Callable[..., Iterator[Any]]:
     from snippets.decode_kernels import one_kernel, steps
     from snippets.decoder import loops
 
-    kinds = {
+    kinds: dict[str, Callable[..., steps.TokenStep]] = {
         "plain_kernels": functools.partial(steps.TokenStep, early=False),
         "kernels": steps.TokenStep,
         "one_kernel": one_kernel.OneKernelStep,
