@@ -126,13 +126,16 @@ def times(
     import torch
 
     check, options = way(name, ids.shape[1] + many)
-    call = functools.partial(call_s, ids=ids, check=check, **options)
+
+    def call(model: Any, new: int) -> float:
+        return call_s(model, ids, new, check, **options)
+
     found: dict[str, Any] = {}
     for each, model in models.items():
         try:
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
-                warm_up_s = [call(model, new=new) for new in (few, many)]
+                warm_up_s = [call(model, new) for new in (few, many)]
         except torch.AcceleratorError:  # the GPU is unusable from here
             raise
         except RuntimeError as error:
@@ -144,7 +147,7 @@ def times(
             found[each] = {"stopped": said[0]}
     for index in range(rounds):
         for each in running(found)[:: 1 if index % 2 == 0 else -1]:
-            few_s, many_s = (call(models[each], new=n) for n in (few, many))
+            few_s, many_s = (call(models[each], n) for n in (few, many))
             of_a_token_s = (many_s - few_s) / (many - few)
             found[each]["us"].append(round(1e6 * of_a_token_s, 3))
             found[each]["first_us"].append(round(1e6 * few_s, 3))
