@@ -204,6 +204,7 @@ def probes() -> dict[str, dict[str, Any]]:
         "in_transformers": in_transformers("dynamic", "static eager"),
         "in_transformers_compiled": in_transformers("static"),
         "tiles": tiles(),
+        "tiles_of_steps": {"1.1b, batch 1, bf16": {"kernels, 512 ahead": around(590.0)}},
     }
     for size, shape, times in (("1_1b", SMALL, TOKEN_US), ("8b", LARGE, LARGE_US)):
         found[f"steady_{size}_batch_8"] = steady({name: EIGHT * us for name, us in times.items()})
