@@ -9,6 +9,7 @@ from typing import Any
 PACKAGE = Path(__file__).parent / "llama_decode_kernels"
 
 
+# --8<-- [start:kernelize]
 def kernelized(model: Any) -> Any:
     """The model, whose decoder layers now take a new token by the decode
     kernels."""
@@ -29,3 +30,6 @@ def kernelized(model: Any) -> Any:
         inherit_mapping=False,
     ):
         return kernelize(model, mode=Mode.INFERENCE, device="cuda")
+
+
+# --8<-- [end:kernelize]

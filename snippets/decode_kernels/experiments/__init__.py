@@ -7,14 +7,18 @@ Groups of loops, `tokens` and `tokens_batch_8`, timed interleaved:
     plain_kernels, kernels, one_kernel           rungs
 
 Probes: `steady_<size>` of the same variants, `generate_static_<size>` of the
-package transformers, `int8_<size>` of weights in int8 beside bf16,
-`errors_<size>`, `parts_<size>`, `parts_int8_<size>`, `tiles`, and
+package transformers, `in_transformers` and `in_transformers_compiled` of its
+`generate` with these kernels and without, `int8_<size>` of weights in int8
+beside bf16, `errors_<size>`, `parts_<size>`, `parts_int8_<size>`, `tiles`, and
 `tiles_of_steps`. A suffix `_batch_8` follows where a probe has two batches.
 """
 
 from __future__ import annotations
 
 from snippets.decode_kernels.experiments.answers import answer_probes
+from snippets.decode_kernels.experiments.in_transformers import (
+    transformers_probes,
+)
 from snippets.decode_kernels.experiments.parts import part_probes
 from snippets.decode_kernels.experiments.steps_swept import step_probes
 from snippets.decode_kernels.experiments.tiles_swept import tile_probes
@@ -26,4 +30,5 @@ EXPERIMENTS = (
     *part_probes(),
     *tile_probes(),
     *step_probes(),
+    *transformers_probes(),
 )

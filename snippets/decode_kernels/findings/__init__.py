@@ -8,9 +8,20 @@ integers.py   int8 weights
 answers.py    long answers against float32
 tiles.py      how the kernels cut their weights
 missing.py    what the last step still misses, by part
+in_transformers.py   `generate` with these kernels in its layers
 choosing.py   which step to take
 """
 
-from snippets.decode_kernels.findings import answers, choosing, integers, missing, parts, rungs, tiles, waits
+from snippets.decode_kernels.findings import (
+    answers,
+    choosing,
+    in_transformers,
+    integers,
+    missing,
+    parts,
+    rungs,
+    tiles,
+    waits,
+)
 
-PARTS = (waits, rungs, parts, answers, integers, tiles, missing, choosing)
+PARTS = (waits, rungs, parts, answers, integers, tiles, missing, in_transformers, choosing)

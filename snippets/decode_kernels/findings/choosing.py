@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kinetoscope.html import Cell, Html, table
+from snippets.decode_kernels.findings.in_transformers import COMPILED, OUR_LAYERS, layers_us
 from snippets.decode_kernels.findings.names import (
     EARLY,
     GPT_FAST,
@@ -34,8 +35,10 @@ from snippets.lab.page import show as show
 
 GENERATE = "generate with a static cache"
 """The library transformers compiles the model by itself."""
+GENERATE_OURS = "generate with a static cache and our layers"
 WORK = {
     GENERATE: ('cache_implementation="static"', "any model of transformers, any GPU of torch.compile"),
+    GENERATE_OURS: ("the same, and one function call", "a Llama in 16 bits, up to 16 texts, Ampere or later"),
     REDUCE_OVERHEAD: ("a static cache, and an argument of torch.compile", "any model, any GPU of torch.compile"),
     GPT_FAST: (
         "the same, with joined queries, keys and values, and tuning",
@@ -80,6 +83,11 @@ def _over(device: Device, model: str, variant: str) -> Cell:
     try:
         if variant == GENERATE:
             return figure_cell(unpaired_ratio(generate_us(device, model), steady_us(device, model, REDUCE_OVERHEAD)))
+        if variant == GENERATE_OURS:
+            if model != SMALL_MODEL:
+                return None
+            own = layers_us(device, COMPILED, OUR_LAYERS)
+            return figure_cell(unpaired_ratio(own, steady_us(device, model, REDUCE_OVERHEAD)))
         return figure_cell(steady_over(device, model, variant, REDUCE_OVERHEAD))
     except NotTimed:
         return None

@@ -66,6 +66,11 @@ def generate_of(model: str) -> str:
     return f"{CHAPTER}/generate_static_{MODELS[model][0]}"
 
 
+def transformers_of(way: str) -> str:
+    """The experiment of `generate` with this page's layers: a way of running it, compiled or not."""
+    return f"{CHAPTER}/in_transformers{'_compiled' if way == 'static' else ''}"
+
+
 def kernels_of(shape: Shape) -> int:
     """Kernels of a step of five kernels a layer and one for the head."""
     return len(LAYER_PARTS) * shape.layers + 1

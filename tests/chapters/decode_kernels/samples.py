@@ -169,6 +169,27 @@ def generate_static(us: float = 3_000.0) -> dict[str, Any]:
     return {"version": "5.17.0", "variants": {"static": times}}
 
 
+def in_transformers(*ways: str, dropped: int = 35, **changed: Any) -> dict[str, Any]:
+    """`generate` with and without the kernels, which take `dropped` kernels from a layer; `changed` values of ours."""
+    plain = {"dynamic": (15_500.0, 970), "static eager": (20_000.0, 980), "static": (3_000.0, 420)}
+    ours = {"dynamic": 8_000.0, "static eager": 9_000.0, "static": 2_300.0}
+    found = {}
+    for way in ways:
+        us, kernels = plain[way]
+        left = kernels - (dropped if way != "static" else 12) * SMALL.layers
+        own = {"us": around(changed.get("us", ours[way])), "kernels": float(left), "own": 110.0}
+        rest = {"first_us": around(20_000.0), "warm_up_s": [0.4, 2.4], "error": 0.003, "likely": 63}
+        found[way] = {
+            "plain": {"us": around(us), "kernels": float(kernels), "own": 0.0, **rest},
+            "ours": {**own, **rest, "likely": 62},
+            "equal": 64 if way == "dynamic" else 51,
+            "gap": 0.0 if way == "dynamic" else changed.get("gap", 0.01),
+            "largest_error": 0.02,
+        }
+    versions = {"transformers": "5.17.0", "kernels": "0.17.2"}
+    return {"versions": versions, "tokens": 64, "ways": found}
+
+
 def probes() -> dict[str, dict[str, Any]]:
     """Name of a probe -> its data."""
     found: dict[str, dict[str, Any]] = {
@@ -180,7 +201,10 @@ def probes() -> dict[str, dict[str, Any]]:
         "errors_8b": errors(),
         "generate_static_1_1b": generate_static(),
         "generate_static_8b": generate_static(7_000.0),
+        "in_transformers": in_transformers("dynamic", "static eager"),
+        "in_transformers_compiled": in_transformers("static"),
         "tiles": tiles(),
+        "tiles_of_steps": {"1.1b, batch 1, bf16": {"kernels, 512 ahead": around(590.0)}},
     }
     for size, shape, times in (("1_1b", SMALL, TOKEN_US), ("8b", LARGE, LARGE_US)):
         found[f"steady_{size}_batch_8"] = steady({name: EIGHT * us for name, us in times.items()})

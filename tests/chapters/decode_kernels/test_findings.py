@@ -13,9 +13,20 @@ import pytest
 
 from kinetoscope.trace.events import Step
 from snippets.decode_kernels.experiments import EXPERIMENTS
+from snippets.decode_kernels.experiments.in_transformers import KERNELS_OF_A_LAYER, OURS, PLAIN
 from snippets.decode_kernels.experiments.parts import part_bytes
 from snippets.decode_kernels.experiments.variants import INT8_VARIANTS, PEERS, RUNGS
-from snippets.decode_kernels.findings import choosing, integers, missing, names, parts, rung_pieces, tiles, waits
+from snippets.decode_kernels.findings import (
+    choosing,
+    in_transformers,
+    integers,
+    missing,
+    names,
+    parts,
+    rung_pieces,
+    tiles,
+    waits,
+)
 from snippets.decoder.findings.reading import CONTEXT, LARGE, SMALL, Shape
 from snippets.decoder.model import CONFIGS, flops_per_token
 from snippets.lab.finding.book import figure, find_claim, findings, judge
@@ -57,7 +68,13 @@ def test_names_are_those_of_the_experiments() -> None:
     for model in names.MODELS:
         used += [of(model, batch) for of in (names.steady_of, names.parts_of) for batch in names.BATCHES]
         used += [of(model) for of in (names.int8_of, names.errors_of, names.generate_of)]
+    used += [names.transformers_of(way) for way in in_transformers.CACHES]
     assert {each.removeprefix("decode_kernels/") for each in [*used, tiles.TILES]} <= known
+    assert list(in_transformers.LAYERS) == [PLAIN, OURS]
+    assert len(names.LAYER_PARTS) == KERNELS_OF_A_LAYER
+    for way in in_transformers.CACHES:
+        (probe,) = [each for each in EXPERIMENTS if each.id == names.transformers_of(way)]
+        assert way in str(probe.parameters["ways"]).split(",")
 
 
 @pytest.mark.parametrize(("size", "shape"), [("1.1b", SMALL), ("8b", LARGE)])
@@ -141,6 +158,10 @@ def own_trace(layers: int) -> bytes:
     return samples.trace(samples.kernels_of_step("plain_kernels", layers=layers))
 
 
+def eager_transformers(**changed: Any) -> dict[str, Any]:
+    return samples.in_transformers("dynamic", "static eager", **changed)
+
+
 FLIPS: list[tuple[str, Changes]] = [
     ("DK1", {"traces": {"plain_kernels": own_trace(21)}}),
     ("DK2", {"traces": {"one_kernel": samples.trace([("step_kernel", 132, 5.0)] * 2)}}),
@@ -179,6 +200,10 @@ FLIPS: list[tuple[str, Changes]] = [
     ("DK35", {"data": {"errors_8b": samples.errors(int8_error=0.006)}}),
     ("DK36", {"data": {"errors_8b": samples.errors(rounding=0.006)}}),
     ("DK37", {"data": {"tiles": samples.tiles(fastest=0.8)}}),
+    ("DK38", {"data": {"in_transformers_compiled": samples.in_transformers("static", gap=0.05)}}),
+    ("DK39", {"data": {"in_transformers": eager_transformers(dropped=32)}}),
+    ("DK40", {"data": {"in_transformers": eager_transformers(us=13_000.0)}}),
+    ("DK41", {"data": {"in_transformers_compiled": samples.in_transformers("static", us=2_700.0)}}),
 ]
 
 
@@ -243,6 +268,7 @@ def test_rows_of_the_tables(device: Device) -> None:
     assert cells(missing.missing_table(device, "8 billion"), "attention")[2] == "–"
     assert cells(tiles.tile_table(device), "output projection")[1:3] == ["8 x 512, 4 stages, 8 warps", "2"]
     assert cells(choosing.choices(device), "early-launch step")[-2:] == ["0.42x", "0.74x"]
+    assert cells(choosing.choices(device), choosing.GENERATE_OURS)[-2:] == ["1.64x", "–"]
 
 
 def test_the_roofline_has_the_roof_of_reading(device: Device) -> None:
