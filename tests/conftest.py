@@ -101,11 +101,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason="needs a CUDA GPU; torch.cuda.is_available() is False here"))
 
 
-def pytest_collection_finish() -> None:
-    """What is there before the first test stays: no collection looks through it, of which experiments ask for many."""
-    gc.freeze()
-
-
 @pytest.fixture
 def weigh(record_property: Callable[[str, object], None]) -> Callable[[str], None]:
     """Takes a line on what was weighed; the lines are printed when all tests are done."""
