@@ -41,6 +41,9 @@ gc.set_threshold(50_000, 20, 50)
 # A thread for each process: two share the cores, and idle threads of torch spin. Torch reads it when it is imported,
 # which another conftest.py may do before any hook of this one.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Inductor tries out the vector instructions of the CPU in programs that it compiles and that import torch: half of the
+# CPU time of a process's first compilation. What the CPU says that it has is enough here.
+os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "1")
 
 
 def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:

@@ -142,7 +142,7 @@ def test_an_interruption_leaves_nothing_behind(tmp_path: Path) -> None:
         assert process.stdout is not None
         measuring = next(line for line in process.stdout if "hang/hangs: measuring" in line)
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=300)
     finally:
         process.kill()
         process.wait()

@@ -262,7 +262,7 @@ warnings.simplefilter("ignore")
 out = kernel.gated_mlp(torch.ones(2, 8), torch.ones(3, 8), torch.ones(3, 8), torch.ones(8, 3), "relu")
 print(json.dumps([gpu, out.tolist()]))
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=100)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == [WITHOUT_TRITON[change], [[3 * 64.0] * 8] * 2]
 

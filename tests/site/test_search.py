@@ -199,9 +199,13 @@ def test_a_question_finds_its_answer(opened: Opened, site: Site) -> None:
 
 @pytest.mark.parametrize(("width", "scripts"), [(1280, True), (360, True), (360, False)])
 def test_an_answer_is_at_the_top_of_the_window(opened: Opened, width: int, scripts: bool) -> None:
-    """Parts out of sight have typical heights until they come near: a link must not miss its section by them."""
+    """Parts out of sight have typical heights until they come near: a link must not miss its section by them.
+
+    Every section in a narrow window, where heights differ most from what is typical; else one of each page.
+    """
     tops = {}
-    for answer in sorted({*ASKED.values()}):
+    by_page = {answer.partition("#")[0]: answer for answer in ASKED.values()}
+    for answer in sorted({*(ASKED if width == 360 and scripts else by_page).values()}):
         page = opened(answer, width=width, scripts=scripts).page
         page.wait_for_function("() => document.readyState === 'complete'")
         tops[answer] = page.evaluate("() => document.querySelector(':target').getBoundingClientRect().top")

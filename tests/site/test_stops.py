@@ -39,7 +39,7 @@ def test_a_chapter_is_crossed_in_few_stops(first_views: FirstViews, weigh: Calla
 
 
 def test_what_is_counted_are_the_stops(opened: Opened) -> None:
-    page = opened("linear/").page
+    page = opened("training_step/").page
     counted = page.evaluate(STOPS)
     assert 0 <= counted - count_stops(page) <= 5
 

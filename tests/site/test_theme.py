@@ -56,12 +56,12 @@ def test_the_wheel_is_installed_from_where_the_site_is_served(opened: Opened) ->
 
 @pytest.mark.parametrize("page", ["claims/", "decoder_growing/", "glossary/"])
 def test_the_list_of_pages_opens_with_a_whole_entry(opened: Opened, page: str) -> None:
-    opened(page).page.wait_for_function(IS_WHOLE, timeout=5_000)
+    opened(page).page.wait_for_function(IS_WHOLE)
 
 
 def test_the_list_of_pages_keeps_a_whole_entry_when_it_grows(opened: Opened) -> None:
     page = opened("glossary/").page
-    page.wait_for_function(IS_WHOLE, timeout=5_000)
+    page.wait_for_function(IS_WHOLE)
     for height in (640, 700, 900):
         page.set_viewport_size({"width": 1280, "height": height})
-        page.wait_for_function(f"() => innerHeight === {height} && ({IS_WHOLE})()", timeout=5_000)
+        page.wait_for_function(f"() => innerHeight === {height} && ({IS_WHOLE})()")

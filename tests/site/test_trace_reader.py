@@ -68,7 +68,7 @@ def assert_sound(page: Page) -> None:
 
 def assert_no_worker(page: Page) -> None:
     """A worker that is ended goes with all of its memory; Playwright hears of it a little later."""
-    for _ in range(100):
+    for _ in range(600):
         if not workers(page):
             return
         page.wait_for_timeout(50)

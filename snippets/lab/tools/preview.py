@@ -246,12 +246,13 @@ def stamps(watched: Iterable[Path]) -> dict[Path, int]:
     """The last change of each watched file, in ns, by its path below the root of the project."""
     times_ns = {}
     for top in watched:
-        for path in (top, *top.rglob("*")):
-            if "__pycache__" in path.parts or path.name.startswith("."):
-                continue
-            with suppress(OSError):  # an editor may have deleted its temporary file
-                if path.is_file():
-                    times_ns[path.relative_to(PROJECT)] = path.stat().st_mtime_ns
+        for folder, folders, names in os.walk(top) if top.is_dir() else [(str(top.parent), [], [top.name])]:
+            folders[:] = [name for name in folders if name != "__pycache__"]
+            place = Path(folder).relative_to(PROJECT)
+            for name in names:
+                if not name.startswith("."):
+                    with suppress(OSError):  # an editor may have deleted its temporary file
+                        times_ns[place / name] = os.stat(os.path.join(folder, name)).st_mtime_ns
     return times_ns
 
 

@@ -34,7 +34,7 @@ def dies(rank: int, world: int) -> None:
 
 def hangs(rank: int, world: int) -> None:
     if rank == 1:
-        time.sleep(60)
+        time.sleep(600)
     dist.barrier()
 
 
@@ -59,7 +59,7 @@ def test_ranks_have_a_deadline() -> None:
     message = "rank 0, 1: did not end within 1 s; does every rank call the same collectives?"
     with pytest.raises(RankError, match=f"^{re.escape(message)}$"):
         run_ranks(hangs, 2, limit_s=1)
-    assert time.monotonic() - begin < 20
+    assert time.monotonic() - begin < 300
 
 
 def test_a_rank_has_the_variables_of_torchrun_and_no_multicast() -> None:

@@ -584,6 +584,7 @@ def other_pythons() -> list[str]:
     return list(by_version.values())
 
 
+@pytest.mark.slow
 def test_a_fingerprint_is_the_same_under_every_python() -> None:
     """Nothing below needs a package: experiments import none, nor does what computes their fingerprints."""
     pythons = other_pythons()
