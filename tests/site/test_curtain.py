@@ -20,6 +20,8 @@ VEILED = ("trial-veiled", "trial-veiled-table", "trial-veiled-verdicts")
 EVERY = "Show every answer"
 TALLEST_PX = 240
 """12rem of the theme."""
+LINE_PX = 24
+"""Less than the height of any fold's content."""
 
 
 def fence(page: Page, name: str) -> Locator:
@@ -117,7 +119,8 @@ def test_a_reader_may_lift_a_veil_from_the_veil_itself(on_trial: Opened) -> None
     button.press("Enter")
     expect_lifted(page, "trial-veiled")
     expect(lab).to_be_focused()
-    assert box_of(lab)["y"] == pytest.approx(top, abs=2), "the opened fold above pushed it away"
+    moved = box_of(lab)["y"] - top  # by a few pixels if a part above takes its true height only now
+    assert abs(moved) < LINE_PX, "the opened fold above pushed it away"
 
 
 def test_a_guess_is_a_line_across_the_bars_to_scale(on_trial: Opened) -> None:
