@@ -144,6 +144,8 @@ PLANS = {
 def overlapped(mlp: MLP, x: Tensor, group) -> Tensor:
     """The MLP of `sequence`, in pieces: a piece is sent while another is
     multiplied. x: (rows, dim), this rank's rows."""
+    import torch.distributed._symmetric_memory  # defines torch.ops.symm_mem
+
     name = group.group_name
     weights = [mlp.gate_proj.weight.t(), mlp.up_proj.weight.t()]
     _, (gate, up) = torch.ops.symm_mem.fused_all_gather_matmul(

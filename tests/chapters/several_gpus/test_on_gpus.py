@@ -12,7 +12,7 @@ from snippets.lab.capture.agreement import meet
 from snippets.lab.capture.instruments import TorchInstruments
 from snippets.lab.capture.ranks import run_ranks
 from snippets.several_gpus import blocks, pipeline
-from snippets.several_gpus.experiments import beside, clocks, link, symmetric
+from snippets.several_gpus.experiments import beside, clocks, link, symmetric, tensor_parallel
 from snippets.several_gpus.experiments.numbers_of_ranks import random_numbers
 
 COUNT = 1 << 16
@@ -62,6 +62,12 @@ def summed(rank: int, world: int) -> float:
     return symmetric.sum_error(symmetric.all_reduces(shared, group), shared, rank)
 
 
+def overlapped(rank: int, world: int) -> float:
+    """The error of an MLP split over both GPUs, whose pieces are sent while others are multiplied."""
+    found = tensor_parallel.mlp_us("cuda", rank, world, 256, 512, 128, "overlapped")
+    return float(found["overlapped"]["error"])
+
+
 def test_groups_of_ranks() -> None:
     first, second = run_ranks(grouped, 2, device="cuda")
     assert (first["device"], second["device"]) == (0, 1)
@@ -84,3 +90,7 @@ def test_a_pipeline_of_two_stages() -> None:
 
 def test_sums_in_symmetric_memory() -> None:
     assert max(run_ranks(summed, 2, device="cuda")) < symmetric.TOLERANCE
+
+
+def test_an_overlapped_mlp() -> None:
+    assert max(run_ranks(overlapped, 2, device="cuda")) < tensor_parallel.TOLERANCE
