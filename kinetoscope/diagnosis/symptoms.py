@@ -128,8 +128,9 @@ FULL = Branch(
             "NCCL's kernels run alone on their GPU. Their time includes the wait for a late rank.",
             "Compare the ranks: the late rank has the shortest NCCL kernel. Send gradients during backward, or send "
             "fewer bytes.",
-            "your_trace/#which-rank-is-late",
+            "several_gpus/#data-parallel",
             ("exposed-communication", "stragglers"),
+            also=("several_gpus_faults/#uneven",),
         ),
     ),
 )

@@ -38,6 +38,7 @@ FIRST = {
     "elementwise": "mlp",
     "sdpa": "attention",
     "launch overhead": "regimes",
+    "NCCL overlap": "several_gpus",
     "torch.compile": "regimes_compiling",
     "bfloat16": "linear",
     "generate slow": "decoder",
@@ -46,6 +47,11 @@ FIRST = {
     "mfu": "decoder",
     "paged attention": "decoder_growing",
     "int4 slow": "decoder_faults",
+    "ddp": "several_gpus",
+    "nccl slow": "several_gpus",
+    "fsdp overlap": "several_gpus_sharding",
+    "tensor parallel": "several_gpus_sharding",
+    "straggler": "several_gpus_faults",
 }
 """What people type -> the page that comes first."""
 PLACES = {
@@ -141,7 +147,6 @@ ASKED = {
     "ProfilerStep missing": "capture_faults/#forgotten-step",
     "compare two traces": "your_trace/#did-a-change-make-it-faster",
     "performance regression CI": "your_trace/#did-a-change-make-it-faster",
-    "NCCL overlap": "your_trace/#which-rank-is-late",
     "prefetch_factor": "training_step_faults/#a-loader-that-stalls",
 }
 """What people ask in their own words -> the section that answers, among the first three."""

@@ -119,6 +119,7 @@ def test_the_tree_links_every_leaf_to_its_section() -> None:
         "decoder/#ladder",
         "training_step_faults/#pageable-copies",
         "training_step_faults/#attention-written-out",
+        "several_gpus_faults/#uneven",
         "training_step_faults/#graph-breaks",
         "training_memory_peak/#fragmentation",
         "training_step_faults/#allocator-in-the-step",
