@@ -19,7 +19,7 @@ from snippets.lab.finding import (
     crossing,
     unpaired_ratio,
 )
-from snippets.lab.finding.probed import difference, entry, rate, time
+from snippets.lab.finding.probed import difference, entry, rate, ratio, time
 from snippets.lab.page import Computation, prediction as prediction, show as show
 from snippets.several_gpus.findings.data_parallel import BF16_BYTES, gradient_bytes
 from snippets.several_gpus.findings.link import largest_bus, sent_share
@@ -63,21 +63,32 @@ def half_hidden_predicted(device: Device) -> Figure:
 
 
 def half_hidden(device: Device) -> Figure:
-    """The tokens from which on at least half of the all-reduce is hidden, interpolated between the measured counts."""
+    """The tokens from which on at least half of the all-reduce is hidden, interpolated between the measured counts.
+
+    If the highest values of the spread never fall to half, its upper end is the largest count.
+    """
     places = counts(device)
-    shares = [max(MIN_SHARE, exposed_part(device, count).number / 100) for count in places]
-    found = crossing(places, shares, [0.5] * len(places))
+    parts = [exposed_part(device, count) for count in places]
+    found, low, high = (
+        crossing(places, [max(MIN_SHARE, share / 100) for share in shares], [0.5] * len(places))
+        for shares in ([part.number for part in parts], *zip(*(part.bounds for part in parts), strict=True))
+    )
     if found is None:
         raise NotTimed(
             f"{COUNTS} on {device.name}: half of the all-reduce is hidden at every number of tokens, or never"
         )
-    return Figure(round(found), origin=f"{device[COUNTS].origin}, ddp less alone")
+    spread = (round(places[0] if low is None else low), round(places[-1] if high is None else high))
+    return Figure(round(found), spread=spread, origin=f"{device[COUNTS].origin}, ddp less alone")
 
 
 @claim("SG24", between(0.8, 4), scope="timing")
 def hidden_as_predicted(device: Device) -> Figure:
     """The number of tokens that a step needs to hide half of its all-reduce is 0.8 to 4 times the predicted
-    number."""
+    number.
+
+    The formulas assume that products take no longer during an all-reduce, and that no kernel divides or copies the
+    gradients.
+    """
     return unpaired_ratio(half_hidden(device), half_hidden_predicted(device))
 
 
@@ -87,10 +98,11 @@ def few_tokens_hide_nothing(device: Device) -> Figure:
     return exposed_part(device, 256)
 
 
-@claim("SG26", at_most(100), scope="timing")
+@claim("SG26", at_most(1), scope="timing")
 def many_tokens_hide_it(device: Device) -> Figure:
-    """With 8,192 tokens on each rank, DDP makes a step longer by at most the time of the all-reduce alone."""
-    return exposed_part(device, 8192)
+    """With 8,192 tokens on each rank, a step takes no longer with DDP than with one bucket after backward."""
+    # not the time that DDP adds: power limits these steps, and their spread is about as large as the all-reduce
+    return ratio(device, COUNTS, ("counts", "8192", "ddp_us"), ("counts", "8192", "one_bucket_us"))
 
 
 HIDING = Computation(
@@ -106,22 +118,18 @@ HIDING = Computation(
 
 
 def tokens_chart(device: Device) -> Html:
-    """Steps of more and more tokens, as multiples of the step without communication."""
+    """What steps of more and more tokens take longer than without communication, over the all-reduce alone."""
     lines: dict[str, dict[float, Figure]] = {
-        text: {count: time(device, COUNTS, "counts", str(count), kind) for count in counts(device)}
-        for text, kind in (
-            ("without communication", "alone_us"),
-            ("one bucket after backward", "one_bucket_us"),
-            ("DistributedDataParallel", "ddp_us"),
-        )
+        text: {count: exposed_part(device, count, kind) for count in counts(device)}
+        for text, kind in (("one bucket after backward", "one_bucket_us"), ("DistributedDataParallel", "ddp_us"))
     }
     return line_chart(
         device,
         lines,
-        "Time of a step by the tokens of each rank, on two GPUs",
+        "Added time in percent of the all-reduce alone, by the tokens of each rank, on two GPUs",
         axis="tokens of each rank",
         size_text=lambda size: f"{size:,.0f}",
-        limits={"the all-reduce alone": all_reduce_us(device)},
+        limits={"half of the all-reduce alone": Figure(50, "%")},
     )
 
 
@@ -152,6 +160,8 @@ FIGURES: Mapping[str, Measure] = {
     "matmul_rate": matmul_rate,
     "gradients_us": all_reduce_us,
     "sweep_bytes": lambda device: Figure(gradient_bytes(WIDTH, BLOCKS), "bytes", origin="the sizes of the model"),
+    "ddp_share_of_many": lambda device: exposed_part(device, 8192),
+    "one_bucket_share_of_many": lambda device: exposed_part(device, 8192, "one_bucket_us"),
     "half_hidden": half_hidden,
     "half_hidden_predicted": half_hidden_predicted,
     "fully_hidden_predicted": lambda device: Figure(2 * half_hidden_predicted(device).number, origin="twice"),

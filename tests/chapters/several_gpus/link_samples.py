@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from msgspec import structs
+
 from kinetoscope.ranks.joining import merge_ranks
 from snippets.lab.experiment import find
 from snippets.lab.recording.schema import Timing
@@ -29,8 +31,9 @@ ITERATION_US = {
     "ddp_views": 20_500.0,
 }
 CALLS = {"alone": 0, "each_parameter": PARAMETERS, "one_bucket": 1}
+PRODUCT = "nvjet_sm90_tst_256x128_64x4_1x2_h_bz_coopA_NNT"
 HIDDEN = ("buckets_in_backward", "ddp", "ddp_views")
-BACKWARD_US, CALL_US = 1000.0, 10.0
+BACKWARD_US, CALL_US = 1000.0, 20.0
 WORLD = 2
 
 
@@ -126,18 +129,16 @@ def tokens(
     }
 
 
-def ddp_options(
-    *, saved: float = 1.0, one: int = 33, large: float = 1.2, first: float = 1.05, no_sync: float = 0.7
-) -> dict[str, Any]:
-    """Options around a step of 11 ms: `saved` of the gradients' bytes, and times as multiples of the defaults'."""
+def ddp_options(*, one: int = 33, large: float = 1.2, quarter: float = 0.95, no_sync: float = 0.7) -> dict[str, Any]:
+    """Options around a step of 11 ms: times as multiples of the defaults'."""
     gradients = gradient_bytes(2048, 16)
-    us = {"bucket_cap_mb=1": 1.0, "bucket_cap_mb=25": 1.0, "bucket_cap_mb=100": 1.02, "bucket_cap_mb=250": 1.05}
-    us |= {"bucket_cap_mb=2000": large, "defaults": 1.0, "large first bucket": first, "gradient_as_bucket_view": 0.97}
+    us = {"bucket_cap_mb=1": 1.0, "bucket_cap_mb=25": 1.0, "bucket_cap_mb=100": 1.02, "bucket_cap_mb=250": quarter}
+    us |= {"bucket_cap_mb=2000": large, "defaults": 1.0, "large first bucket": 1.05, "gradient_as_bucket_view": 0.97}
     variants = {
         name: {
             "us": around(11_000.0 * factor),
             "buckets": [gradients // 33] * (one if name == "bucket_cap_mb=1" else 33),
-            "held_bytes": 2 * gradients - (round(saved * gradients) if name == "gradient_as_bucket_view" else 0),
+            "held_bytes": 2 * gradients,
         }
         for name, factor in us.items()
     }
@@ -203,8 +204,13 @@ def probes() -> dict[str, dict[str, Any]]:
     }
 
 
-def rank_trace(rank: int, calls: int, is_hidden: bool, is_annotated: bool = True) -> bytes:
-    """Three steps of one rank: a backward, and all-reduces next to it or behind it."""
+def rank_trace(
+    rank: int, calls: int, is_hidden: bool, is_annotated: bool = True, slowdown: float = 2.0, copies: int = 0
+) -> bytes:
+    """Three steps of one rank: a backward, and all-reduces next to it or behind it, and copies.
+
+    `slowdown` is the factor of a backward that runs next to all-reduces.
+    """
     found: list[events.Event] = []
     correlation = 0
     for number in range(3):
@@ -214,8 +220,14 @@ def rank_trace(rank: int, calls: int, is_hidden: bool, is_annotated: bool = True
             events.step(number + 2, begin, 4_000.0),
             events.annotation("step", begin + 1, 3_998.0),
             events.launch(works, begin + 4),
-            events.kernel("gemm", works, begin + 10, BACKWARD_US),
+            events.kernel(PRODUCT, works, begin + 10, BACKWARD_US * (slowdown if is_hidden else 1.0)),
         ]
+        for index in range(copies):
+            correlation += 1
+            found += [
+                events.launch(correlation, begin + 5 + 0.01 * index, duration=0.005),
+                events.memcpy(correlation, begin + 2_500.0 + 2 * index, 1.0, 1 << 20),
+            ]
         start = begin + 10 + (100.0 if is_hidden else BACKWARD_US)
         for index in range(calls):
             correlation += 1
@@ -239,19 +251,25 @@ def rank_trace(rank: int, calls: int, is_hidden: bool, is_annotated: bool = True
     return events.trace_bytes(*found, baseTimeNanoseconds=BASE_NS, distributedInfo=job, deviceProperties=devices)
 
 
-def merged(calls: int, is_hidden: bool, is_annotated: bool = True) -> bytes:
+def merged(calls: int, is_hidden: bool, *options: Any) -> bytes:
     """The trace of both ranks in one file."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         paths = [folder / f"rank{rank}.json" for rank in range(WORLD)]
         for rank, path in enumerate(paths):
-            path.write_bytes(rank_trace(rank, calls, is_hidden, is_annotated))
+            path.write_bytes(rank_trace(rank, calls, is_hidden, *options))
         merge_ranks(paths, folder / "job.json")
         return (folder / "job.json").read_bytes()
 
 
 def rung(
-    name: str, us: float, calls: int | None = None, is_hidden: bool | None = None, is_annotated: bool = True
+    name: str,
+    us: float,
+    calls: int | None = None,
+    is_hidden: bool | None = None,
+    is_annotated: bool = True,
+    slowdown: float = 2.0,
+    copies: int | None = None,
 ) -> Sample:
     """A rung of the ladder with its trace."""
     (described,) = find(f"several_gpus/{name}")
@@ -259,14 +277,16 @@ def rung(
         dict(described.parameters),
         flops=0,
         bytes=0,
-        iteration=Timing.from_samples([share * us for share in SPREAD]),
+        iteration=structs.replace(Timing.from_samples([share * us for share in SPREAD]), watts=600.0),
         reference_dtype="float32",
     )
     recording = samples.sample(
         f"several_gpus/{name}", label=described.label, points=(point,), environment=samples.environment(gpus=WORLD)
     )
     number = CALLS.get(name, 16) if calls is None else calls
-    return recording, merged(number, name in HIDDEN if is_hidden is None else is_hidden, is_annotated)
+    hides = name in HIDDEN if is_hidden is None else is_hidden
+    copied = (PARAMETERS if name == "ddp" else 0) if copies is None else copies
+    return recording, merged(number, hides, is_annotated, slowdown, copied)
 
 
 def recordings(
@@ -275,7 +295,7 @@ def recordings(
     traces: Mapping[str, tuple[Any, ...]] | None = None,
 ) -> list[Sample]:
     """One for each experiment; with arguments only those that they change: times of rungs, data of probes, and
-    traces: numbers of all-reduces, whether they are hidden and whether they are annotated."""
+    traces: the arguments of `rung` after the time."""
     whole = not (iterations or data or traces)
     times = ITERATION_US if whole else {name: ITERATION_US[name] for name in traces or {}} | dict(iterations or {})
     rungs = [rung(name, us, *(traces or {}).get(name, ())) for name, us in times.items()]

@@ -127,11 +127,11 @@ FLIPS: list[tuple[str, Changes]] = [
     ("SG15", {"iterations": {"buckets_in_backward": 23_000.0}}),
     ("SG16", {"traces": {"each_parameter": (95, False)}}),
     ("SG17", {"traces": {"one_bucket": (1, True)}}),
-    ("SG18", {"traces": {"buckets_in_backward": (16, False)}}),
-    ("SG19", of_options(saved=0.5)),
+    ("SG18", {"traces": {"ddp_views": (16, False)}}),
+    ("SG19", {"traces": {"ddp": (16, True, True, 2.0, 48)}}),
     ("SG20", of_options(one=64)),
     ("SG21", of_options(large=1.0)),
-    ("SG22", of_options(first=0.9)),
+    ("SG22", of_options(quarter=1.1)),
     ("SG23", of_options(no_sync=0.98)),
     ("SG24", {"data": {"tokens": link_samples.tokens(hiding=0.1)}}),
     ("SG25", {"data": {"tokens": link_samples.tokens(hiding=3.0)}}),
@@ -147,6 +147,9 @@ FLIPS: list[tuple[str, Changes]] = [
     ("SG35", of_beside(pair=1.0)),
     ("SG37", {"traces": {"each_parameter": (96, False, False)}}),
     ("SG36", of_beside(copied="copy_kernel")),
+    ("SG82", {"traces": {"ddp_views": (16, True, True, 1.1)}}),
+    ("SG83", {"traces": {"ddp_views": (16, True, True, 1.5)}}),
+    ("SG84", {"traces": {"ddp_views": (16, True, True, 1.0)}}),
 ]
 
 
