@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from kinetoscope.html import Cell, Html, escape, table
+from html import escape
+
+from kinetoscope.html import Cell, Html, table
 from snippets.lab.finding import (
     Device,
     Figure,
