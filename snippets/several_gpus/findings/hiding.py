@@ -134,7 +134,7 @@ def tokens_chart(device: Device) -> Html:
 
 
 def tokens_table(device: Device) -> Html:
-    """Steps by tokens: times, and how much of the all-reduce is exposed."""
+    """Steps by tokens: times, and the added time over the all-reduce."""
     rows: list[list[Cell]] = []
     for count in counts(device):
         kinds = ("alone_us", "one_bucket_us", "ddp_us")
@@ -146,11 +146,11 @@ def tokens_table(device: Device) -> Html:
         "no communication",
         "one bucket",
         "DDP",
-        "one bucket: exposed share",
-        "DDP: exposed share",
+        "one bucket: added share",
+        "DDP: added share",
     ]
     return table(
-        "Time of a step by tokens; exposed share: added time over the time of the all-reduce alone",
+        "Time of a step by tokens; added share: added time over the time of the all-reduce alone",
         head,
         rows,
     )

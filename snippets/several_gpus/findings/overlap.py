@@ -172,7 +172,7 @@ def product_blocks(device: Device) -> Figure:
 def remaining_share(device: Device) -> Figure:
     """What a step of any number of tokens cannot hide, in percent of the all-reduce of all gradients.
 
-    The kernels that divide and copy the gradients, and the all-reduce of the last bucket, which is one of the matrices.
+    The kernels that divide and copy the gradients, and the all-reduce of the last matrix.
     """
     whole, dividing = all_reduce_us(device), more_us(device, OTHERS, DURING, VERSIONS["without communication"])
     last = 1 / (2 * BLOCKS)
