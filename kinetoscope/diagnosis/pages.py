@@ -7,6 +7,7 @@ from __future__ import annotations
 
 PAGES: dict[str, str] = {
     "allocator-in-step": "training_step_faults/#allocator-in-the-step",
+    "exposed-communication": "several_gpus/#data-parallel",
     "exposed-copies": "training_step_faults/#pageable-copies",
     "first-step": "training_step_faults/#cold-measurements",
     "gpu-slowed": "measuring/#who-else-is-on-the-gpu",
@@ -20,6 +21,7 @@ PAGES: dict[str, str] = {
     "profiler-overhead": "matmul_add/#why-does-the-gpu-lane-lag-behind-the-cpu-lane",
     "recompiles": "training_step_faults/#recompilation",
     "slow-products": "training_step_faults/#no-tensor-cores",
+    "stragglers": "several_gpus_faults/#uneven",
     "sync-in-step": "training_step_faults/#item-in-every-step",
     "tiny-kernels": "training_step_faults/#thousands-of-tiny-kernels",
     "unfused-attention": "training_step_faults/#attention-written-out",

@@ -125,7 +125,7 @@ FULL = Branch(
         Symptom(
             "collectives-alone",
             "Only collectives",
-            "NCCL's kernels run alone on their GPU. Their time includes the wait for a late rank.",
+            "NCCL's kernels run alone. They may wait for a late rank.",
             "Compare the ranks: the late rank has the shortest NCCL kernel. Send gradients during backward, or send "
             "fewer bytes.",
             "several_gpus/#data-parallel",

@@ -19,7 +19,7 @@ from kinetoscope.ranks.late import us_text
 from kinetoscope.ranks.ranks import RanksReport
 from kinetoscope.report.diagnosed import DiagnosedTrace
 from kinetoscope.report.finding_rows import FindingRow, finding_rows
-from kinetoscope.report.findings import MOST_EVIDENCE, badge
+from kinetoscope.report.findings import MOST_EVIDENCE, badge, book_page
 from kinetoscope.report.rank_drawing import members_text, range_text
 from kinetoscope.trace.events import Trace
 from kinetoscope.trace.totals import summarize
@@ -116,8 +116,8 @@ def merged(findings: Findings) -> list[MergedFinding]:
     return sorted(united, key=lambda each: (-each.largest.saving_us, each.largest.rule.name))
 
 
-def rank_findings_html(findings: Findings, report: RanksReport) -> Html:
-    """The findings that only some of the traced ranks have, then those of all."""
+def rank_findings_html(findings: Findings, report: RanksReport, book: str = "") -> Html:
+    """The findings that only some of the traced ranks have, then those of all, with links if `book` is an address."""
     if not findings:
         return note(_WITHOUT_TRACES)
     ranks = len(report.ranks)
@@ -133,7 +133,7 @@ def rank_findings_html(findings: Findings, report: RanksReport) -> Html:
     others = [each for each in united if len(each.ranks) < len(findings)]
     waiting = {part.rank: part.waiting_us for part in report.parts}
     tables = "".join(
-        _table(caption, [_row(each, waiting) for each in found])
+        _table(caption, [_row(each, waiting, book) for each in found])
         for caption, found in (("Findings of some ranks only", others), ("Findings of every rank", shared))
     )
     promise = note(
@@ -151,14 +151,16 @@ def _table(caption: str, rows: Sequence[Sequence[Cell]]) -> str:
     return table(caption, head, rows, text_columns=3, scrolls=True)
 
 
-def _row(found: MergedFinding, waiting_us: Mapping[int, float]) -> list[Cell]:
+def _row(found: MergedFinding, waiting_us: Mapping[int, float], book: str) -> list[Cell]:
     each = found.largest
     where = f" {escape(each.where)}." if each.where else ""
     on = f"On rank {each.rank}: " if len(found.findings) > 1 and each.title != each.rule.title else ""
     waits = ""
     if each.rule.name == COMMUNICATION and (us := waiting_us.get(each.rank)):
         waits = f"<small>Of it, rank {each.rank} waits {us_text(us)} for other ranks.</small>"
-    told = f"{on}{escape(each.title)}{waits}<small>{with_code(each.advice)}{where}</small>"
+    page = book_page(each.rule.name, book)
+    page = f"<small>In the book: {page}</small>" if page else ""
+    told = f"{on}{escape(each.title)}{waits}<small>{with_code(each.advice)}{where}</small>{page}"
     return [
         badge(each.severity),
         Html(told),

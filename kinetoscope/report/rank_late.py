@@ -10,17 +10,22 @@ from kinetoscope.job.rank_parts import RankParts
 from kinetoscope.ranks.late import MIN_EXCESS, Straggler, us_text
 from kinetoscope.ranks.ranks import RanksReport, launch_bound
 from kinetoscope.ranks.texts import MIN_EXPOSED, straggler_text
+from kinetoscope.report.findings import book_page
 from kinetoscope.report.rank_bars import late_ranks
 from kinetoscope.report.rank_collectives import NAMES
 from kinetoscope.report.rank_drawing import members_text
 from kinetoscope.trace.units import format_value
 
 MOST_OPERATIONS, MOST_STRAGGLERS = 8, 4
+STRAGGLERS = "stragglers"
+"""The rule that finds a late rank."""
 
 
-def late_html(report: RanksReport) -> Html:
-    """Each late rank with its kernels beside those of the others; empty if no rank is late."""
-    return Html("".join(_late(each, report) for each in report.stragglers[:MOST_STRAGGLERS]))
+def late_html(report: RanksReport, book: str = "") -> Html:
+    """Each late rank with its kernels beside those of the others, and the section of the book on late ranks, a link if
+    `book` is the book's address; empty if no rank is late."""
+    late = "".join(_late(each, report) for each in report.stragglers[:MOST_STRAGGLERS])
+    return Html(f"{late}<p><strong>In the book</strong> {book_page(STRAGGLERS, book)}</p>" if late else "")
 
 
 def _late(late: Straggler, report: RanksReport) -> str:

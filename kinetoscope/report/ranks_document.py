@@ -14,8 +14,9 @@ from kinetoscope.ranks.late import OperationTimes, Straggler
 from kinetoscope.ranks.pipeline import Pipeline
 from kinetoscope.ranks.ranks import METHOD, RanksReport, RankTimes, launch_bound
 from kinetoscope.ranks.texts import exposed_transfer_us, ranks_headline
-from kinetoscope.report.finding_rows import FindingRow, finding_ids
+from kinetoscope.report.finding_rows import FindingRow, finding_ids, page_of
 from kinetoscope.report.rank_findings import Findings, MergedFinding, merged
+from kinetoscope.report.rank_late import STRAGGLERS
 from kinetoscope.trace.documents import SCHEMA_VERSION, Cut, Unanswered
 
 
@@ -59,6 +60,8 @@ class StragglerRow(Struct, frozen=True):
     operations: tuple[OperationTimes, ...]
     """Times by operation, the largest difference first."""
     why: str
+    page: str
+    """The book's section on a late rank. An address if `site` is known, else a path within the book."""
 
 
 class GroupRow(Struct, frozen=True):
@@ -152,7 +155,7 @@ def ranks_document(
 ) -> RanksDocument:
     """The document of a comparison of ranks. `findings`: of the ranks that are given as traces."""
     shown, bound = report.shown, launch_bound(report.parts)
-    late = tuple(map(_straggler, report.stragglers))
+    late = tuple(_straggler(each, site) for each in report.stragglers)
     return RanksDocument(
         files=tuple(files),
         site=site,
@@ -209,7 +212,7 @@ def _unanswered(report: RanksReport, findings: Findings) -> Iterator[Unanswered]
         )
 
 
-def _straggler(late: Straggler) -> StragglerRow:
+def _straggler(late: Straggler, site: str) -> StragglerRow:
     return StragglerRow(
         rank=late.rank,
         also_late=late.also_late,
@@ -223,6 +226,7 @@ def _straggler(late: Straggler) -> StragglerRow:
         stalled_excess_us=late.stalled_us,
         operations=late.operations,
         why=late.why,
+        page=page_of(STRAGGLERS, site),
     )
 
 

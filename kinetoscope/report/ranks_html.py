@@ -69,8 +69,8 @@ def _tiles(report: RanksReport) -> Iterable[tuple[str, str, str]]:
         yield "bubble", share, f"of the steps of {len(report.pipeline.stages)} stages"
 
 
-def ranks_report_parts(report: RanksReport, findings: Findings) -> tuple[Part, ...]:
-    """The sections of `report RANK0 RANK1 ...`."""
+def ranks_report_parts(report: RanksReport, findings: Findings, book: str = "") -> tuple[Part, ...]:
+    """The sections of `report RANK0 RANK1 ...`; `book` is the book's address, or empty."""
     late = late_ranks(report)
     why = f"Why rank {late[0]} is late" if len(report.stragglers) == 1 else "Why ranks are late"
     costliest = f"The {'collective' if report.shown is None else noun([report.shown.costliest])} that costs most"
@@ -78,9 +78,9 @@ def ranks_report_parts(report: RanksReport, findings: Findings) -> tuple[Part, .
         Part("Where each rank's step goes", bars_html(report)),
         Part(costliest, collectives_html(report)),
         Part("Who waits for whom", waits_html(report)),
-        Part(why, late_html(report)),
+        Part(why, late_html(report, book)),
         Part("What not to conclude", cautions_html(report)),
-        Part("Each rank's findings", rank_findings_html(findings, report)),
+        Part("Each rank's findings", rank_findings_html(findings, report, book)),
         Part("The sums of every rank", sums_html(report)),
         Part("Kernels of all ranks", kernels_html(report.digest)),
         Part("Method and limits", _method_html(report)),

@@ -151,7 +151,7 @@ def _ranks(sides: Sequence[_Reduced], paths: Sequence[Path], site: str) -> Multi
     return MultiReport(
         f"{count:,} rank{'' if count == 1 else 's'} {of_one_job}",
         ranks_headline(report),
-        ranks_report_parts(report, findings),
+        ranks_report_parts(report, findings, site),
         ranks_document(report, findings, [path.name for path in paths], site, is_sound),
         ranks_kicker(report),
         ranks_lead(report),

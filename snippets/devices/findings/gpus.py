@@ -68,7 +68,7 @@ def circumstances(device: Device) -> Html:
     for each in all_devices(device.root):
         try:
             with reading(each) as noted:
-                columns.append(_column(sessions_of(noted.root, noted.name), _of_several(noted)))
+                columns.append(_column(noted))
         except NOT_SHOWN as error:
             left_out.append(str(error))
     rows = list(zip(["", *OF_LATEST, *OF_SESSIONS], *columns, strict=True))
@@ -96,19 +96,19 @@ OF_SESSIONS = {
 
 
 OF_SEVERAL = ("several GPUs", "NCCL")
-"""Rows of devices with a recording on several GPUs."""
+"""Rows of devices with a recording on several GPUs: of the last one with the most GPUs."""
+OF_NEWEST = ("last recorded", "at commit")
+"""Rows of the last recording, also of one without a timing under load."""
 
 
-def _of_several(device: Device) -> Environment | None:
-    """The environment of the last recording with the most GPUs; None if each has one."""
-    recorded = [each.environment for each in load_recordings(device.root, device.name) if each.environment.gpus > 1]
-    return max(recorded, key=lambda environment: (environment.gpus, environment.date), default=None)
-
-
-def _column(sessions: Sequence[Environment], several: Environment | None) -> list[Cell]:
+def _column(device: Device) -> list[Cell]:
     """A device's name, then a cell for each row."""
-    latest = sessions[-1]
-    cells = [cell(several or latest if name in OF_SEVERAL else latest) or None for name, cell in OF_LATEST.items()]
+    sessions = sessions_of(device.root, device.name)
+    recorded = [each.environment for each in load_recordings(device.root, device.name)]
+    latest, newest = sessions[-1], max(recorded, key=lambda environment: environment.date)
+    most = max(recorded, key=lambda environment: (environment.gpus, environment.date))
+    of = dict.fromkeys(OF_SEVERAL, most) | dict.fromkeys(OF_NEWEST, newest)
+    cells = [cell(of.get(name, latest)) or None for name, cell in OF_LATEST.items()]
     return [latest.device, *cells, *(_bounds(sessions, *clock) for clock in OF_SESSIONS.values())]
 
 

@@ -33,6 +33,8 @@ BLOCK_S = 0.15
 MIN_ITERATIONS = 4
 CHECKED = 3
 """Iterations with compared losses; the first allocates gradients and the optimizer's state."""
+MAX_GROWTH = 1e6
+"""The largest reference loss, as a multiple of the first: beyond it, the losses diverge."""
 
 
 @dataclass(frozen=True)
@@ -96,6 +98,8 @@ def check_loop(loop: Loop, device: str, ranks: Ranks = ALONE) -> tuple[float, st
     losses += [next(loop.losses).item() for _ in range(CHECKED - 1)]
     peak_bytes = torch.cuda.max_memory_allocated() - before if device == "cuda" else 0
     expected = ranks.gather(list(loop.reference(CHECKED)) if ranks.is_first else [])[0]
+    if max(map(abs, expected)) > MAX_GROWTH * abs(expected[0]) > 0:  # the last loss would hide errors of the others
+        raise WrongAnswer(f"the losses of the reference grow to {max(expected):.1e}; use a smaller learning rate")
     error = math.dist(ranks.means(losses), expected) / math.hypot(*expected)
     if not error <= loop.tolerance:  # NaN is wrong too
         raise WrongAnswer(f"relative error of the losses {error:.2e}, at most {loop.tolerance:.0e} allowed")

@@ -69,6 +69,8 @@ def test_environments_are_those_of_timed_recordings(tmp_path: Path) -> None:
     untimed = with_environment("untimed", "2999-01-01", "idle", timed=False)
     device = samples.save_all(tmp_path, timed, untimed)
     assert [each.driver for each in gpus.sessions_of(device.root, device.name)] == ["at work"]
+    rows = dict(cells(gpus.circumstances(device)))
+    assert (rows["driver"], rows["last recorded"]) == ("at work", "2999-01-01")
     alone = samples.save_all(tmp_path / "other", untimed)
     with pytest.raises(NotRecorded, match=r"no timed recording for nvidia-sample; run make record on that machine"):
         gpus.sessions_of(alone.root, alone.name)

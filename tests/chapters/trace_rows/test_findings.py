@@ -9,7 +9,7 @@ import pytest
 from kinetoscope.trace.events import Step
 from snippets.trace_rows.findings import events, gpu, launches, lines, rows
 from snippets.trace_rows.findings.averages import average, averages, rows_of
-from tests.chapters.altered import AlteredDevice, replace
+from tests.chapters.altered import AlteredDevice, replace, status
 from tests.lab.samples import BOOK, Markup, text_of
 
 
@@ -70,6 +70,17 @@ def test_events_of_a_trace_by_name_and_place() -> None:
         ["cudaGraphLaunch", "CPU, CUDA call", "3"],
     ]
     assert cells(events.requests(BOOK))[0][:4] == ["Activity Buffer Request", "profiler, overhead", "1", "2.38 ms"]
+
+
+def test_rows_of_an_all_reduce_that_are_not_nested(device: AlteredDevice) -> None:
+    assert status(device, "R22") == "holds"
+
+    def later(step: Step) -> Step:
+        ops = (replace(op, start_us=op.end_us) if op.name == "record_param_comms" else op for op in step.ops)
+        return replace(step, ops=tuple(ops))
+
+    device.steps("several_gpus/each_parameter", later)
+    assert status(device, "R22") == "differs"
 
 
 def test_kernels_with_their_line() -> None:

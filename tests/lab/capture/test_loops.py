@@ -60,6 +60,14 @@ def test_losses_are_those_of_the_reference() -> None:
         check_loop(nan, "cpu")
 
 
+def test_losses_that_grow_without_limit_are_wrong() -> None:
+    """The last loss is so large that the error of the first one, a half, would not count."""
+    losses = [1.5, 2.0e4, 4.5e29]
+    grown = Loop((torch.tensor(loss, dtype=torch.float64) for loss in losses), lambda count: [1.0, *losses[1:]])
+    with pytest.raises(WrongAnswer, match=r"^the losses of the reference grow to 4\.5e\+29; use a smaller"):
+        check_loop(grown, "cpu")
+
+
 def test_a_trace_has_the_iterations_under_their_label() -> None:
     with open_loop(SECOND, "cpu") as loop:
         trace = read_trace(chrome_trace(profile_loop(SECOND, loop, "cpu")))

@@ -10,6 +10,7 @@ import pytest
 from msgspec import structs
 from msgspec.json import encode
 
+from kinetoscope.diagnosis.pages import PAGES
 from kinetoscope.diagnosis.rule import CannotTell, Finding, Rule
 from kinetoscope.ranks.digest import Digest, digest
 from kinetoscope.ranks.digest_files import write_digest
@@ -95,6 +96,14 @@ def test_the_costliest_collective_may_not_be_the_longest() -> None:
     assert "The collective that costs most is not the longest" in page.text
     assert "Lasts 120 µs on rank 0: 90.0 µs of waiting, of it 0 µs exposed, and 30.0 µs of transfer." in page.text
     assert "Lasts 50.0 µs on rank 0: 40.0 µs of waiting, of it 40.0 µs exposed, and 10.0 µs of transfer." in page.text
+
+
+def test_a_late_rank_leads_to_the_book() -> None:
+    report = ranks_report(late_job(2, 1))
+    (html,) = (part.html for part in ranks_report_parts(report, {}, "https://book/") if part.heading.startswith("Why"))
+    assert f'<a href="https://book/{PAGES["stragglers"]}">' in html
+    assert ranks_document(report, {}, site="https://book/").stragglers[0].page == f"https://book/{PAGES['stragglers']}"
+    assert "href" not in dict(page_of(report).attributes)
 
 
 def test_ranks_without_a_late_rank() -> None:
