@@ -19,8 +19,9 @@ from snippets.lab.finding import (
     equals,
     unpaired_ratio,
 )
-from snippets.lab.finding.probed import entry, ratio
+from snippets.lab.finding.probed import difference, entry, rate, ratio, time
 from snippets.lab.page import Computation, prediction as prediction, show as show, timeline
+from snippets.several_gpus.findings.gathering import products
 from snippets.several_gpus.findings.measured import changed, parameter, sent_bytes
 from snippets.several_gpus.findings.sharded import bus_rate, product_rate
 
@@ -51,6 +52,21 @@ def measured_ratio(device: Device, gpus: int, width: str, rows: str = "8192") ->
     keys = ("widths", width, rows)
     whole = ratio(device, rows_on(gpus), (*keys, "reduced", "us"), (*keys, "alone", "us"))
     return changed(whole, plus=-1)
+
+
+def reached_bus(device: Device, gpus: int, width: str, rows: str) -> Figure:
+    """The bus bandwidth of the all-reduce, from the time that it adds to a split MLP."""
+    keys = ("widths", width, rows)
+    added = difference(device, rows_on(gpus), (*keys, "reduced", "us"), (*keys, "alone", "us"))
+    dim = int(width.split("x")[0])
+    return rate(4 * int(rows) * dim * (1 - 1 / gpus), added, "bytes/s")
+
+
+def reached_rate(device: Device, gpus: int, width: str, rows: str) -> Figure:
+    """FLOP/s of a split MLP that sends nothing."""
+    dim, hidden = map(int, width.split("x"))
+    alone = time(device, rows_on(gpus), "widths", width, rows, "alone", "us")
+    return rate(6 * int(rows) * dim * hidden / gpus, alone, "flop/s")
 
 
 def as_predicted(device: Device, gpus: int, width: str) -> Figure:
@@ -148,6 +164,11 @@ ADDING = Computation(
 )
 
 
+def product_count(device: Device, variant: str) -> Figure:
+    """The products in a step of a stack of split MLPs."""
+    return device[f"several_gpus/tensor_{variant}"].per_step(lambda step: len(products(step)))
+
+
 def ratio_table(device: Device) -> Html:
     """The predicted and the measured ratios, by rows."""
     counts = sorted(entry(device, rows_on(2), "widths", LARGE), key=int)
@@ -196,4 +217,10 @@ FIGURES: Mapping[str, Measure] = {
     "tensor_ratio_one_pass": lambda device: changed(predicted_ratio(device, 2, LARGE), 1 / 2),
     "tensor_ratio_two_products": lambda device: changed(predicted_ratio(device, 2, LARGE), 3 / 2),
     "tensor_measured_large_2": lambda device: measured_ratio(device, 2, LARGE),
+    "tensor_bus_large_2048": lambda device: reached_bus(device, 2, LARGE, "2048"),
+    "tensor_bus_large_8192": lambda device: reached_bus(device, 2, LARGE, "8192"),
+    "tensor_rate_book_128": lambda device: reached_rate(device, 2, BOOK, "128"),
+    "tensor_rate_book_8192": lambda device: reached_rate(device, 2, BOOK, "8192"),
+    "tensor_products_sequence": lambda device: product_count(device, "sequence"),
+    "tensor_products_overlapped": lambda device: product_count(device, "overlapped"),
 }
