@@ -125,9 +125,9 @@ def token_table(device: Device) -> Html:
                     token(device, gpus, size, way),
                     token_over_one(device, gpus, size, way),
                 )
-                rows.append(
-                    [f"{size}, {gpus} GPUs, {way.replace('_', '-').replace('nccl', 'NCCL')}", *map(figure_cell, shown)]
-                )
+                kind = way.replace("_", "-").replace("nccl", "NCCL")
+                name = f"{size.rstrip('b')} billion weights, {gpus} GPUs, {kind}"
+                rows.append([name, *map(figure_cell, shown)])
     head = [
         "decoder",
         "time on one GPU",

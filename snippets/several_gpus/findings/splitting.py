@@ -33,6 +33,6 @@ def alone_percents(device: Device) -> dict[str, float]:
 def opening(device: Device) -> Html:
     """How much of the time is the same work alone, by way to split the weights and by size."""
     groups = {name: [(ALONE, percent), (ADDED, 100 - percent)] for name, percent in alone_percents(device).items()}
-    caption = "Share of the time that splitting the weights adds on two GPUs, for three ways to split the weights"
+    caption = "Time that splitting the weights adds, as a share of the time on two GPUs"
     kinds = {ALONE: "gemm", ADDED: "other"}
     return stacked_bars(device, groups, caption, unit="%", axis="share of the time", kinds=kinds)

@@ -178,7 +178,8 @@ def ratio_table(device: Device) -> Html:
             continue
         for width in (LARGE, BOOK):
             found = [figure_cell(measured_ratio(device, gpus, width, each)) for each in counts]
-            name = f"width {width.replace('x', ', hidden width ')}, on {gpus} GPUs"
+            dim, hidden = map(int, width.split("x"))
+            name = f"width {dim:,}, hidden width {hidden:,}, on {gpus} GPUs"
             rows.append([name, figure_cell(predicted_ratio(device, gpus, width)), *found])
     head = ["MLP", "predicted", *(f"{int(each):,} rows" for each in counts)]
     return table("Time that an all-reduce adds to a split MLP over the time of the MLP's products", head, rows)
@@ -212,6 +213,7 @@ def lanes(device: Device) -> Html:
 FIGURES: Mapping[str, Measure] = {
     "tensor_even_width": even_width,
     "tensor_measured_book_2": lambda device: measured_ratio(device, 2, BOOK),
+    "tensor_measured_book_4": lambda device: measured_ratio(device, 4, BOOK),
     "tensor_ratio_large_2": lambda device: predicted_ratio(device, 2, LARGE),
     "tensor_ratio_book_2": lambda device: predicted_ratio(device, 2, BOOK),
     "tensor_ratio_one_pass": lambda device: changed(predicted_ratio(device, 2, LARGE), 1 / 2),
