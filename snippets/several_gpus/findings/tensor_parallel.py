@@ -22,7 +22,7 @@ from snippets.lab.finding import (
 from snippets.lab.finding.probed import difference, entry, rate, ratio, time
 from snippets.lab.page import Computation, prediction as prediction, show as show, timeline
 from snippets.several_gpus.findings.gathering import products
-from snippets.several_gpus.findings.measured import changed, parameter, sent_bytes
+from snippets.several_gpus.findings.measured import changed, parameter, sent_bytes, without_operators
 from snippets.several_gpus.findings.sharded import bus_rate, product_rate
 
 BOOK, LARGE = "768x3072", "4096x14336"
@@ -207,7 +207,8 @@ def way_lines(device: Device) -> Html:
 def lanes(device: Device) -> Html:
     """The three ways on one GPU."""
     shown = {HEADINGS[name]: f"several_gpus/tensor_{name}" for name in ("reduced", "sequence", "overlapped")}
-    return timeline(device, shown, "A step of four MLP blocks that are split over two GPUs, on one of the GPUs")
+    caption = "A step of four MLP blocks that are split over two GPUs, on one of the GPUs"
+    return timeline(device, shown, caption, reduce=without_operators)
 
 
 FIGURES: Mapping[str, Measure] = {
