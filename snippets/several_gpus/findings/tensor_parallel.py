@@ -20,7 +20,7 @@ from snippets.lab.finding import (
     unpaired_ratio,
 )
 from snippets.lab.finding.probed import difference, entry, rate, ratio, time
-from snippets.lab.page import Computation, prediction as prediction, show as show, timeline
+from snippets.lab.page import Computation, prediction as prediction, rank_bars, show as show, timeline
 from snippets.several_gpus.findings.gathering import products
 from snippets.several_gpus.findings.measured import changed, parameter, sent_bytes, without_operators
 from snippets.several_gpus.findings.sharded import bus_rate, product_rate
@@ -204,11 +204,20 @@ def way_lines(device: Device) -> Html:
     )
 
 
+def shown_ways() -> dict[str, str]:
+    """Heading -> the loop of a way."""
+    return {HEADINGS[name]: f"several_gpus/tensor_{name}" for name in ("reduced", "sequence", "overlapped")}
+
+
+def ranks(device: Device) -> Html:
+    """What both GPUs do in a step of each way."""
+    return rank_bars(device, shown_ways(), "A step of each rank: four MLP blocks that are split over two GPUs")
+
+
 def lanes(device: Device) -> Html:
     """The three ways on one GPU."""
-    shown = {HEADINGS[name]: f"several_gpus/tensor_{name}" for name in ("reduced", "sequence", "overlapped")}
     caption = "A step of four MLP blocks that are split over two GPUs, on one of the GPUs"
-    return timeline(device, shown, caption, reduce=without_operators)
+    return timeline(device, shown_ways(), caption, reduce=without_operators)
 
 
 FIGURES: Mapping[str, Measure] = {

@@ -147,6 +147,7 @@ def test_every_piece_shows_the_samples(device: Device) -> None:
             tensor_parallel.ratio_table,
             tensor_parallel.way_lines,
             mesh.mesh_ranks,
+            tensor_parallel.ranks,
             tensor_parallel.lanes,
             decoding.token_table,
         ),
