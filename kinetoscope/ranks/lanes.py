@@ -81,7 +81,10 @@ def step_lanes(compared: Compared, step: int, rank: int) -> StepLanes | None:
     """The ranks that wait for `rank` and for each other, in one step; None if fewer than two have this step."""
     among = next((ranks for ranks in compared.components if rank in ranks), ())
     matched = [each for each in compared.matched if each.calls[0].step == step and each.calls[0].rank in among]
-    shifts = _shifts(matched, rank)
+    tied = [each for each in matched if _ends_at_once(each)]
+    shifts = _shifts(tied, rank)
+    if len(shifts) < len(known := _shifts(matched, rank)):
+        tied, shifts = matched, known
     windows = {
         number: window
         for number in _shown(compared, among)
@@ -99,7 +102,7 @@ def step_lanes(compared: Compared, step: int, rank: int) -> StepLanes | None:
         pieces = tuple(_pieces(compared, matched, number, span, shift))
         beside, calls = _beside(compared, number, span, shift), _calls(matched, number, shift)
         lanes.append(RankLane(number, pieces, tuple(beside), tuple(calls)))
-    return StepLanes(step, tuple(lanes), _spread_us(matched, {number: shifts[number] for number in windows}))
+    return StepLanes(step, tuple(lanes), _spread_us(tied, {number: shifts[number] for number in windows}))
 
 
 def _shown(compared: Compared, among: Sequence[int]) -> Sequence[int]:
@@ -112,6 +115,14 @@ def _shown(compared: Compared, among: Sequence[int]) -> Sequence[int]:
         (part for part in parts if part.rank not in chosen), key=lambda part: (-part.waiting_us, part.rank)
     )
     return [*chosen, *(part.rank for part in waiting[: FEW_LANES - len(chosen)])]
+
+
+def _ends_at_once(each: Matched) -> bool:
+    """Whether a collective ends on its ranks at the same time.
+
+    NCCL buffers a small send, which then ends before its receive; not so if one of both waited for the other.
+    """
+    return each.calls[0].operation != PAIR or each.longest_wait_ns > each.transfer_ns
 
 
 def _shifts(matched: Sequence[Matched], first: int) -> Mapping[int, int]:

@@ -56,6 +56,13 @@ def saved_reading(device: Device, gpus: int, size: str) -> Figure:
     return Figure(1e6 * left / per_s.number, "us", origin=per_s.origin)
 
 
+def reading_share(device: Device, size: str) -> Figure:
+    """The time of reading all that a token reads, in percent of the token's time on one GPU."""
+    read, one = read_rate(device, 2), token(device, 2, size, "one")
+    read_us = 1e6 * entry(device, decode_on(2), "sizes", size, "bytes") / read.number
+    return Figure(100 * read_us / one.number, "%", origin=f"{one.origin}; {read.origin}")
+
+
 def predicted_token(device: Device, gpus: int, size: str, way: str) -> Figure:
     """A token on one GPU, less what the others read, plus its sums."""
     one, saved, added = (
@@ -116,10 +123,11 @@ def token_table(device: Device) -> Html:
                     sums(device, gpus, size, way),
                     predicted_token(device, gpus, size, way),
                     token(device, gpus, size, way),
+                    token_over_one(device, gpus, size, way),
                 )
-                rows.append(
-                    [f"{size}, {gpus} GPUs, {way.replace('_', '-').replace('nccl', 'NCCL')}", *map(figure_cell, shown)]
-                )
+                kind = way.replace("_", "-").replace("nccl", "NCCL")
+                name = f"{size.rstrip('b')} billion weights, {gpus} GPUs, {kind}"
+                rows.append([name, *map(figure_cell, shown)])
     head = [
         "decoder",
         "time on one GPU",
@@ -127,11 +135,16 @@ def token_table(device: Device) -> Html:
         "all-reduces alone",
         "predicted time",
         "measured time",
+        "measured, over one GPU",
     ]
     return table("Time of a token of a decoder that is split over GPUs", head, rows)
 
 
 FIGURES: Mapping[str, Measure] = {
+    "decode_small_reading": lambda device: reading_share(device, "1.1b"),
+    "decode_large_reading": lambda device: reading_share(device, "8b"),
+    "decode_small_over_one": lambda device: token_over_one(device, 2, "1.1b", "nccl"),
+    "decode_large_over_one": lambda device: token_over_one(device, 2, "8b", "one_shot"),
     "decode_sum_nccl": lambda device: changed(
         sums(device, 2, "8b", "nccl"), 1 / (2 * entry(device, decode_on(2), "sizes", "8b", "layers"))
     ),

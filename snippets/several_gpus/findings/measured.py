@@ -1,9 +1,11 @@
-"""What the collectives of a step send, and the sizes of a run on several GPUs."""
+"""What the collectives of a step send, the sizes of a run on several GPUs, and a step small enough to draw."""
 
 from __future__ import annotations
 
+import msgspec
+
 from kinetoscope.trace.communication import collective_kind, collectives
-from kinetoscope.trace.events import GpuActivity, Step
+from kinetoscope.trace.events import CpuOp, GpuActivity, Step
 from snippets.lab.finding import Figure, NotTimed, Run
 
 BF16_BYTES = 2
@@ -42,3 +44,12 @@ def _sent_bytes(kernel: GpuActivity) -> float:
     whole = max(told.elements_in, told.elements_out) * ITEM_BYTES[told.type.lower()]
     share = 1 - 1 / (told.group_size or 1)
     return whole * {"allreduce": 2 * share, "allgather": share, "reducescatter": share, "send": 1.0}.get(kind, 0.0)
+
+
+def without_operators(step: Step) -> Step:
+    """The step with annotations, CUDA calls and all work of the GPU: thousands of operators make a page too heavy."""
+    drawn: dict[CpuOp | None, CpuOp] = {}
+    for op in step.ops:
+        if op.is_annotation:
+            drawn[op] = msgspec.structs.replace(op, parent=drawn.get(op.parent))
+    return msgspec.structs.replace(step, ops=tuple(drawn.values()))

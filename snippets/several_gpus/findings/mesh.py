@@ -14,6 +14,7 @@ from snippets.lab.finding import (
     claim,
     compare_ranks,
     equals,
+    paired_difference,
     paired_ratio,
 )
 from snippets.lab.page import rank_bars, show as show
@@ -52,4 +53,7 @@ def mesh_ranks(device: Device) -> Html:
 FIGURES: Mapping[str, Measure] = {
     "mesh_even_us": lambda device: device["several_gpus/mesh_even"].time("iteration"),
     "mesh_late_us": lambda device: device["several_gpus/mesh_late"].time("iteration"),
+    "mesh_saved_us": lambda device: paired_difference(
+        device["several_gpus/mesh_late"], device["several_gpus/mesh_even"], "iteration"
+    ),
 }

@@ -13,6 +13,7 @@ from snippets.lab.finding import (
     at_most,
     between,
     claim,
+    compare_ranks,
     paired_ratio,
     percent,
     unpaired_ratio,
@@ -73,6 +74,24 @@ def more_micro_batches(device: Device) -> Figure:
     return eight_over_two(device)
 
 
+def eight_over_two_by_formula() -> Figure:
+    """The same by the formula: the bubble shrinks, and a stage's own work stays."""
+    eight, two = (1 - formula(2, count).number / 100 for count in (8, 2))
+    return Figure(two / eight, "x", origin="the formula of the bubble")
+
+
+def most_of_ranks(device: Device, batches: int, part: str) -> Figure:
+    """The longest such part of a rank's step on two GPUs, in the trace."""
+    run = device[f"several_gpus/pipeline_{batches}_on_2"]
+    most = max(getattr(each, part) for each in compare_ranks(run).parts)
+    return Figure(most, "us", origin=f"{run.origin}, in its trace")
+
+
+def alone_each(device: Device, batches: int) -> Figure:
+    """The time of a micro-batch on one of two stages that doesn't wait."""
+    return changed(time(device, probe_on(2), str(batches), "alone_us"), 1 / batches)
+
+
 def derived_bytes(device: Device) -> Figure:
     """What the first stage sends in a step: the hidden states of its batch."""
     run = device["several_gpus/pipeline_8_on_2"]
@@ -131,9 +150,17 @@ def lanes(device: Device) -> Html:
 
 
 FIGURES: Mapping[str, Measure] = {
+    "bubble_2_2": lambda device: bubble(device, 2, 2),
     "bubble_2_8": lambda device: bubble(device, 2, 8),
     "bubble_2_4": lambda device: bubble(device, 2, 4),
     "bubble_2_16": lambda device: bubble(device, 2, 16),
     "bubble_formula_2_4": lambda device: formula(2, 4),
     "bubble_formula_2_16": lambda device: formula(2, 16),
+    "bubble_alone_1": lambda device: alone_each(device, 1),
+    "bubble_alone_16": lambda device: alone_each(device, 16),
+    "pipeline_8_over_2": eight_over_two,
+    "pipeline_formula_8_over_2": lambda device: eight_over_two_by_formula(),
+    "pipeline_own_2": lambda device: most_of_ranks(device, 2, "own_us"),
+    "pipeline_own_8": lambda device: most_of_ranks(device, 8, "own_us"),
+    "pipeline_launching_8": lambda device: most_of_ranks(device, 8, "launching_us"),
 }

@@ -24,7 +24,7 @@ from snippets.lab.finding import (
 )
 from snippets.lab.finding.probed import entry, rate, ratio, time
 from snippets.lab.page import Computation, prediction as prediction, rank_bars, show as show, timeline
-from snippets.several_gpus.findings.measured import BF16_BYTES, changed, parameter, sent_bytes, world
+from snippets.several_gpus.findings.measured import BF16_BYTES, changed, parameter, sent_bytes, without_operators, world
 
 MEMORY, TOKENS, RATES = "several_gpus/fsdp_memory", "several_gpus/fsdp_tokens", "several_gpus/tensor_rows_on_2"
 VARIANTS = {
@@ -235,7 +235,8 @@ def memory_table(device: Device) -> Html:
 def lanes(device: Device) -> Html:
     """One step per block and one at the root only, on one GPU."""
     shown = {VARIANTS[name]: f"several_gpus/fsdp_{name}" for name in ("per_block", "root_only")}
-    return timeline(device, shown, "A sharded step on one of two GPUs: each block sharded, or only the root")
+    caption = "A sharded step on one of two GPUs: each block sharded, or only the root"
+    return timeline(device, shown, caption, reduce=without_operators)
 
 
 def token_lines(device: Device) -> Html:

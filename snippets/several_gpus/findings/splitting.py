@@ -1,4 +1,4 @@
-"""Three ways to split the weights of a model, side by side: how much of its time a GPU computes."""
+"""Three ways to split the weights of a model, side by side: how much time splitting adds."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from snippets.several_gpus.findings.pipeline import bubble
 from snippets.several_gpus.findings.sharded import TOKENS
 from snippets.several_gpus.findings.tensor_parallel import BOOK, rows_on
 
-COMPUTING, WAITING = "computing", "transfers and waiting"
+ALONE, ADDED = "the same work alone", "added by splitting"
 
 
-def computing_percents(device: Device) -> dict[str, float]:
-    """Way and size -> the time of the same work without transfers, in percent of the time with them.
+def alone_percents(device: Device) -> dict[str, float]:
+    """Way and size -> the time of the same work alone, in percent of the time with splitting.
 
-    At most 100: noise can make the way with transfers the faster of the two.
+    At most 100: noise can make the way with splitting the faster of the two.
     """
     mlp = ("widths", BOOK, "8192")
     percents = {
@@ -31,10 +31,8 @@ def computing_percents(device: Device) -> dict[str, float]:
 
 
 def opening(device: Device) -> Html:
-    """How much of its time a GPU computes, by way to split the weights and by size."""
-    groups = {
-        name: [(COMPUTING, percent), (WAITING, 100 - percent)] for name, percent in computing_percents(device).items()
-    }
-    caption = "Share of the time in which each of two GPUs computes, for three ways to split the weights"
-    kinds = {COMPUTING: "gemm", WAITING: "other"}
+    """How much of the time is the same work alone, by way to split the weights and by size."""
+    groups = {name: [(ALONE, percent), (ADDED, 100 - percent)] for name, percent in alone_percents(device).items()}
+    caption = "Time that splitting the weights adds, as a share of the time on two GPUs"
+    kinds = {ALONE: "gemm", ADDED: "other"}
     return stacked_bars(device, groups, caption, unit="%", axis="share of the time", kinds=kinds)

@@ -19,9 +19,10 @@ from snippets.lab.finding import (
     equals,
     unpaired_ratio,
 )
-from snippets.lab.finding.probed import entry, ratio
-from snippets.lab.page import Computation, prediction as prediction, show as show, timeline
-from snippets.several_gpus.findings.measured import changed, parameter, sent_bytes
+from snippets.lab.finding.probed import difference, entry, rate, ratio, time
+from snippets.lab.page import Computation, prediction as prediction, rank_bars, show as show, timeline
+from snippets.several_gpus.findings.gathering import products
+from snippets.several_gpus.findings.measured import changed, parameter, sent_bytes, without_operators
 from snippets.several_gpus.findings.sharded import bus_rate, product_rate
 
 BOOK, LARGE = "768x3072", "4096x14336"
@@ -51,6 +52,21 @@ def measured_ratio(device: Device, gpus: int, width: str, rows: str = "8192") ->
     keys = ("widths", width, rows)
     whole = ratio(device, rows_on(gpus), (*keys, "reduced", "us"), (*keys, "alone", "us"))
     return changed(whole, plus=-1)
+
+
+def reached_bus(device: Device, gpus: int, width: str, rows: str) -> Figure:
+    """The bus bandwidth of the all-reduce, from the time that it adds to a split MLP."""
+    keys = ("widths", width, rows)
+    added = difference(device, rows_on(gpus), (*keys, "reduced", "us"), (*keys, "alone", "us"))
+    dim = int(width.split("x")[0])
+    return rate(4 * int(rows) * dim * (1 - 1 / gpus), added, "bytes/s")
+
+
+def reached_rate(device: Device, gpus: int, width: str, rows: str) -> Figure:
+    """FLOP/s of a split MLP that sends nothing."""
+    dim, hidden = map(int, width.split("x"))
+    alone = time(device, rows_on(gpus), "widths", width, rows, "alone", "us")
+    return rate(6 * int(rows) * dim * hidden / gpus, alone, "flop/s")
 
 
 def as_predicted(device: Device, gpus: int, width: str) -> Figure:
@@ -148,6 +164,11 @@ ADDING = Computation(
 )
 
 
+def product_count(device: Device, variant: str) -> Figure:
+    """The products in a step of a stack of split MLPs."""
+    return device[f"several_gpus/tensor_{variant}"].per_step(lambda step: len(products(step)))
+
+
 def ratio_table(device: Device) -> Html:
     """The predicted and the measured ratios, by rows."""
     counts = sorted(entry(device, rows_on(2), "widths", LARGE), key=int)
@@ -157,7 +178,8 @@ def ratio_table(device: Device) -> Html:
             continue
         for width in (LARGE, BOOK):
             found = [figure_cell(measured_ratio(device, gpus, width, each)) for each in counts]
-            name = f"width {width.replace('x', ', hidden width ')}, on {gpus} GPUs"
+            dim, hidden = map(int, width.split("x"))
+            name = f"width {dim:,}, hidden width {hidden:,}, on {gpus} GPUs"
             rows.append([name, figure_cell(predicted_ratio(device, gpus, width)), *found])
     head = ["MLP", "predicted", *(f"{int(each):,} rows" for each in counts)]
     return table("Time that an all-reduce adds to a split MLP over the time of the MLP's products", head, rows)
@@ -182,18 +204,35 @@ def way_lines(device: Device) -> Html:
     )
 
 
+def shown_ways() -> dict[str, str]:
+    """Heading -> the loop of a way."""
+    return {HEADINGS[name]: f"several_gpus/tensor_{name}" for name in ("reduced", "sequence", "overlapped")}
+
+
+def ranks(device: Device) -> Html:
+    """What both GPUs do in a step of each way."""
+    return rank_bars(device, shown_ways(), "A step of each rank: four MLP blocks that are split over two GPUs")
+
+
 def lanes(device: Device) -> Html:
     """The three ways on one GPU."""
-    shown = {HEADINGS[name]: f"several_gpus/tensor_{name}" for name in ("reduced", "sequence", "overlapped")}
-    return timeline(device, shown, "A step of four MLP blocks that are split over two GPUs, on one of the GPUs")
+    caption = "A step of four MLP blocks that are split over two GPUs, on one of the GPUs"
+    return timeline(device, shown_ways(), caption, reduce=without_operators)
 
 
 FIGURES: Mapping[str, Measure] = {
     "tensor_even_width": even_width,
     "tensor_measured_book_2": lambda device: measured_ratio(device, 2, BOOK),
+    "tensor_measured_book_4": lambda device: measured_ratio(device, 4, BOOK),
     "tensor_ratio_large_2": lambda device: predicted_ratio(device, 2, LARGE),
     "tensor_ratio_book_2": lambda device: predicted_ratio(device, 2, BOOK),
     "tensor_ratio_one_pass": lambda device: changed(predicted_ratio(device, 2, LARGE), 1 / 2),
     "tensor_ratio_two_products": lambda device: changed(predicted_ratio(device, 2, LARGE), 3 / 2),
     "tensor_measured_large_2": lambda device: measured_ratio(device, 2, LARGE),
+    "tensor_bus_large_2048": lambda device: reached_bus(device, 2, LARGE, "2048"),
+    "tensor_bus_large_8192": lambda device: reached_bus(device, 2, LARGE, "8192"),
+    "tensor_rate_book_128": lambda device: reached_rate(device, 2, BOOK, "128"),
+    "tensor_rate_book_8192": lambda device: reached_rate(device, 2, BOOK, "8192"),
+    "tensor_products_sequence": lambda device: product_count(device, "sequence"),
+    "tensor_products_overlapped": lambda device: product_count(device, "overlapped"),
 }

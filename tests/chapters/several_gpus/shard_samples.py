@@ -94,11 +94,15 @@ def _rank_trace(label: str, rank: int, ranks: Sequence[Sequence[Work]], step_us:
     )
 
 
-def fsdp_step(gathers: int = 8, scatters: int = 4, elements: int = BLOCK, exposed_us: float = 40.0) -> list[list[Work]]:
-    """A step of two ranks: one long product, collectives beside it, and the last for a while alone."""
+def fsdp_step(
+    gathers: int = 8, scatters: int = 4, elements: int = BLOCK, exposed_us: float = 40.0, pieces: int = 1
+) -> list[list[Work]]:
+    """A step of two ranks: a short product alone, and a long product or its pieces, with collectives beside it; the
+    last for a while alone."""
     calls = [(ALL_GATHER, "_allgather_base")] * gathers + [(REDUCE_SCATTER, "_reduce_scatter_base")] * scatters
     each_us = 800.0 / len(calls)
-    step = [Work(GEMM, 100.0, 840.0 - exposed_us)]
+    piece_us = (840.0 - exposed_us) / pieces
+    step = [Work(GEMM, 10.0, 80.0), *(Work(GEMM, 100.0 + index * piece_us, piece_us) for index in range(pieces))]
     for index, (name, collective) in enumerate(calls):
         step.append(Work(name, 120.0 + index * each_us, each_us, collective, elements))
     step[-1] = Work(step[-1].name, step[-1].start_us, 940.0 - step[-1].start_us, step[-1].collective, elements)
@@ -212,13 +216,12 @@ def memory(state: float = 1.01, kept: float = 1.0, root: float = 1.5) -> dict[st
     }
 
 
-def by_tokens(few: float = 2.0, many: float = 1.08) -> dict[str, Any]:
-    """Times over those without communication: at 512 tokens, and at 8,192."""
+def by_tokens(few: float = 2.0, many: float = 1.08, some: float = 1.2) -> dict[str, Any]:
+    """Times over those without communication: at 512 tokens, at 8,192, and in the middle."""
     found = {}
-    for tokens in (512, 1024, 2048, 4096, 8192):
+    overs = (few, (few + some) / 2, some, (some + many) / 2, many)
+    for tokens, over in zip((512, 1024, 2048, 4096, 8192), overs, strict=True):
         alone = 1e6 * 6 * WEIGHTS * tokens / C
-        share = (tokens - 512) / (8192 - 512)
-        over = few * (1 - share) + many * share
         times = {"alone": 1.0, "per_block": over, "root_only": 1.3 * over, "kept": 0.99 * over}
         found[str(tokens)] = {way: around(alone * each) for way, each in times.items()}
     return found

@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
+from kinetoscope.trace.events import CpuOp, GpuActivity
 from snippets.lab.finding.book import figure, find_claim, judge
 from snippets.lab.finding.claim import Claim
 from snippets.lab.finding.device import Device
 from snippets.several_gpus.experiments import DECODING, MESH, PIPELINE, SHARDED, TENSOR_PARALLEL
-from snippets.several_gpus.findings import decoding, mesh, pipeline, sharded, splitting, tensor_parallel
+from snippets.several_gpus.findings import decoding, gathering, mesh, pipeline, sharded, splitting, tensor_parallel
 from tests.chapters.several_gpus import shard_samples as made
 from tests.lab.sample_recordings import save_samples
 
@@ -55,6 +56,8 @@ FLIPS: list[tuple[str, Changes]] = [
     ("SG48", {"steps": {"fsdp_per_block": made.fsdp_step(exposed_us=300.0)}}),
     ("SG49", {"data": {"fsdp_tokens": made.by_tokens(many=1.3)}}),
     ("SG50", {"data": {"fsdp_tokens": made.by_tokens(few=1.1)}}),
+    ("SG72", {"steps": {"fsdp_per_block": made.fsdp_step(pieces=10)}}),
+    ("SG73", {"data": {"fsdp_tokens": made.by_tokens(some=1.5)}}),
     ("SG51", {"data": {"tensor_rows_on_2": made.tensor_rows(2, found=2.0)}}),
     ("SG52", {"data": {"tensor_rows_on_2": made.tensor_rows(2, few=2.0)}}),
     ("SG53", {"data": {"tensor_rows_on_2": made.tensor_rows(2, found=4.0)}}),
@@ -88,7 +91,7 @@ def test_a_claim_flips_when_what_it_is_about_changes(
 
 
 def test_every_claim_can_flip() -> None:
-    parts = (sharded, tensor_parallel, decoding, mesh, pipeline)
+    parts = (sharded, gathering, tensor_parallel, decoding, mesh, pipeline)
     claims = {value.id for part in parts for value in vars(part).values() if isinstance(value, Claim)}
     assert claims == {claim_id for claim_id, _ in FLIPS}
 
@@ -109,9 +112,9 @@ def test_formulas(device: Device) -> None:
     }
 
 
-def test_the_opening_counts_what_noise_makes_faster_as_computing(device: Device, tmp_path: Path) -> None:
+def test_the_opening_counts_what_noise_makes_faster_as_the_work_alone(device: Device, tmp_path: Path) -> None:
     names = ("sharded weights, 512 tokens", "sharded weights, 8,192 tokens", "split MLP, hidden width 3,072")
-    found = splitting.computing_percents(changed(device, tmp_path, data={"fsdp_tokens": made.by_tokens(many=0.9)}))
+    found = splitting.alone_percents(changed(device, tmp_path, data={"fsdp_tokens": made.by_tokens(many=0.9)}))
     assert tuple(found)[:3] == names
     assert found["sharded weights, 8,192 tokens"] == 100.0
     assert found["pipeline, 2 micro-batches"] == pytest.approx(100 - 100 / 3 - 2)
@@ -144,11 +147,26 @@ def test_every_piece_shows_the_samples(device: Device) -> None:
             tensor_parallel.ratio_table,
             tensor_parallel.way_lines,
             mesh.mesh_ranks,
+            tensor_parallel.ranks,
             tensor_parallel.lanes,
             decoding.token_table,
         ),
         *(pipeline.bubble_table, pipeline.ranks, pipeline.lanes),
     ]
     assert [piece for piece in pieces if not re.search("<(table|figure)", piece(device))] == []
-    for part in (sharded, tensor_parallel, decoding, mesh, pipeline):
+    for part in (sharded, gathering, tensor_parallel, decoding, mesh, pipeline):
         assert all(measure(device).text for measure in part.FIGURES.values())
+
+
+def test_packing_is_what_fsdp_launches_and_does_not_send() -> None:
+    gather = CpuOp("FSDP::all_gather (blocks.0)", 0.0, 9.0, "1/1", is_annotation=True)
+    convert = CpuOp("aten::_foreach_copy_", 1.0, 2.0, "1/1", parent=gather)
+    send = CpuOp("nccl:_all_gather_base", 4.0, 2.0, "1/1", parent=gather)
+
+    def kernel(name: str, op: CpuOp | None) -> GpuActivity:
+        return GpuActivity(name, 0.0, 5.0, kind="kernel", device=0, stream=7, op=op)
+
+    assert gathering.is_packing(kernel("multi_tensor_apply_kernel", convert))
+    assert not gathering.is_packing(kernel("multi_tensor_apply_kernel", None))
+    assert not gathering.is_packing(kernel("multi_tensor_apply_kernel", CpuOp("aten::_fused_adamw_", 1.0, 2.0, "1/1")))
+    assert not gathering.is_packing(kernel(made.ALL_GATHER, send))

@@ -96,3 +96,20 @@ def test_work_of_a_stage_has_the_number_of_its_micro_batch() -> None:
     assert lanes is not None
     own = [[(piece.start_us, piece.number) for piece in lane.pieces if piece.kind == "own"] for lane in lanes.lanes]
     assert own == [[(0.0, 1), (60.0, 2)], [(60.0, 1), (120.0, 2)]]
+
+
+def test_a_send_that_ends_before_its_receive_does_not_shift_the_clocks() -> None:
+    """The second stage waits for the first send. NCCL buffers the two other sends, which it receives much later."""
+    sends = [(GEMM, 0, 50), (SEND_RECV, 50, 10), (GEMM, 60, 50), (SEND_RECV, 110, 10), (SEND_RECV, 120, 10)]
+    receives = [(SEND_RECV, 0, 60), (GEMM, 60, 200), (SEND_RECV, 260, 8), (GEMM, 268, 200), (SEND_RECV, 468, 8)]
+    lanes = ranks_report([digest(stage(0, 1, "send", sends)), digest(stage(1, 0, "recv", receives))]).lanes
+    assert lanes is not None
+    assert (lanes.spread_us, lanes.end_us) == (0.0, 476.0)
+
+
+def test_sends_tie_the_clocks_if_nothing_waits_for_them() -> None:
+    sends = [(GEMM, 0, 50), (SEND_RECV, 50, 10), (GEMM, 60, 50), (SEND_RECV, 110, 10)]
+    receives = [(SEND_RECV, 50, 11), (GEMM, 61, 40), (SEND_RECV, 110, 11)]
+    lanes = ranks_report([digest(stage(0, 1, "send", sends)), digest(stage(1, 0, "recv", receives))]).lanes
+    assert lanes is not None
+    assert [lane.rank for lane in lanes.lanes] == [0, 1]
