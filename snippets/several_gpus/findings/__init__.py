@@ -6,6 +6,7 @@ from snippets.several_gpus.findings import (
     data_parallel,
     ddp_options,
     decoding,
+    fault_costs,
     faults,
     hiding,
     link,
@@ -30,4 +31,5 @@ PARTS = (
     mesh,
     pipeline,
     faults,
+    fault_costs,
 )
