@@ -98,15 +98,11 @@ def balance(device: Device) -> Html:
         pairs = [[of(device, loop) for loop in loops] for of in (exposed_us, products_us)]
         cells = [figure_cell(each) for pair in pairs for each in pair]
         rows.append([FAULTS[name].title, *cells])
-    head = [
-        "fault",
-        "exposed communication before the fix",
-        "after the fix",
-        "matrix products before the fix",
-        "after the fix",
-    ]
+    head = ["fault", *(f"{what}, {state} the fix" for what in ("exposed", "products") for state in ("before", "after"))]
     return table(
-        "Exposed communication and time of the matrix products in a step of the trace, mean of the ranks", head, rows
+        "Exposed communication, and the sum of the products' durations, in a step of the trace, mean of the ranks",
+        head,
+        rows,
     )
 
 
@@ -149,7 +145,6 @@ FIGURES: Mapping[str, Measure] = {
     "fault_reduce_share": reduce_share,
     "fault_micro_share": micro_share,
     "uneven_shared_out": shared_out_us,
-    "uneven_fix_saved": FAULTS["uneven"].saved,
     "late_small_launching": lambda device: launching_us(device, "late_small_before"),
     "on_time_launching": lambda device: launching_us(device, "item_after"),
     "unused_last_reduce": lambda device: last_reduce_us(device, "unused_before"),

@@ -28,7 +28,7 @@ from snippets.several_gpus.findings.fault_loops import (
     speedup,
 )
 
-OPENING = ("uneven", "late", "late_small", "no_sync")
+OPENING = ("late", "late_small", "one_bucket", "no_sync")
 KINDS: Mapping[str, str] = {
     "allreduce": "all-reduces",
     "allgather": "all-gathers",
