@@ -34,7 +34,7 @@ def _headline(report: RanksReport) -> str:
         return (
             f"{_nobody(report)}: the GPU of rank {bound.rank} waits for launches, "
             f"{us_text(bound.launching_us)} of {us_text(bound.step_us)} per step. The profiler makes launches longer, "
-            "so it may decide who arrives last."
+            f"so it may decide who arrives last.{_exposed_sentence(report)}"
         )
     if late is not None:
         return f"{_exposed_sentence(report).strip()} {_late_headline(late, report)}"

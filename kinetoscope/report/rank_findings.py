@@ -11,12 +11,12 @@ from itertools import chain
 from msgspec import structs
 
 from kinetoscope.diagnosis.diagnose import diagnose
-from kinetoscope.diagnosis.rule import Finding, Rule, Severity, severity_of
+from kinetoscope.diagnosis.rule import SEVERITIES, Finding, Rule, Severity, severity_of
 from kinetoscope.diagnosis.rules import RULES
 from kinetoscope.html import Cell, Html, note, table, with_code
 from kinetoscope.job.rank_parts import RankParts
 from kinetoscope.ranks.late import us_text
-from kinetoscope.ranks.ranks import RanksReport
+from kinetoscope.ranks.ranks import RanksReport, launch_bound
 from kinetoscope.report.diagnosed import DiagnosedTrace
 from kinetoscope.report.finding_rows import FindingRow, finding_rows
 from kinetoscope.report.findings import MOST_EVIDENCE, badge, book_page
@@ -29,6 +29,8 @@ Findings = Mapping[int, Sequence["RankFinding"]]
 COMMUNICATION = "exposed-communication"
 MOSTLY_WAITING = 0.5
 """Collectives mostly wait if this share of their exposed time is waiting for other ranks."""
+LAUNCHING_EXPLAINS = 0.8
+"""Waiting for a rank is explained by its launches if they delay its GPU by this share of the waiting."""
 _WITHOUT_TRACES = (
     "Each rank's own findings need its trace, and this report has digests. Give the traces themselves, or report one "
     "rank's trace alone."
@@ -69,20 +71,35 @@ def beside_waiting(findings: Findings, report: RanksReport) -> Findings:
     """The findings, but collectives that mostly wait for other ranks have the severity of their transfer alone."""
     parts = {part.rank: part for part in report.parts}
     late = {rank: each.rank for each in reversed(report.stragglers) for rank in each.among}
+    waits_for = {
+        rank: _late_text(late[rank]) if rank in late else _waited_text(rank, parts[rank], report) for rank in parts
+    }
     return {
-        rank: [_beside_waiting(each, parts.get(rank), late.get(rank)) for each in found]
+        rank: [_beside_waiting(each, parts.get(rank), waits_for.get(rank, "")) for each in found]
         for rank, found in findings.items()
     }
 
 
-def _beside_waiting(found: RankFinding, part: RankParts | None, late: int | None) -> RankFinding:
+def _late_text(late: int) -> str:
+    return f"Most of it is waiting: fix rank {late} first."
+
+
+def _waited_text(rank: int, part: RankParts, report: RanksReport) -> str:
+    """For whom a rank waits, though no rank is late: for the rank whose GPU waits for launches, or for several."""
+    bound = launch_bound(report.parts)
+    if bound is not None:
+        waits = [each for each in report.waiting if (each.rank, each.last) == (rank, bound.rank)]
+        waited_us = sum(each.exposed_waiting_us for each in waits)
+        if waited_us > MOSTLY_WAITING * part.waiting_us and bound.launching_us >= LAUNCHING_EXPLAINS * waited_us:
+            return f"Most of it is waiting for rank {bound.rank}, whose GPU waits for launches."
+    return "Most of it is waiting for other ranks."
+
+
+def _beside_waiting(found: RankFinding, part: RankParts | None, waits_for: str) -> RankFinding:
     if found.rule.name != COMMUNICATION or part is None or part.waiting_us < MOSTLY_WAITING * found.saving_us:
         return found
     severity = severity_of(max(0.0, found.saving_us - part.waiting_us), part.step_us)
-    first = (
-        "Most of it is waiting for other ranks." if late is None else f"Most of it is waiting: fix rank {late} first."
-    )
-    advice = f"{first} {found.advice}"
+    advice = f"{waits_for} {found.advice}"
     return replace(
         found, severity=severity, advice=advice, row=structs.replace(found.row, severity=severity, advice=advice)
     )
@@ -106,14 +123,20 @@ class MergedFinding:
 
 
 def merged(findings: Findings) -> list[MergedFinding]:
-    """The findings of all ranks by rule, the largest saving first."""
+    """The findings of all ranks by rule, the most severe first, of one severity the largest saving."""
     by_rule: dict[str, dict[int, RankFinding]] = defaultdict(dict)
     for each in chain.from_iterable(findings.values()):
         known = by_rule[each.rule.name].get(each.rank)
         if known is None or each.saving_us > known.saving_us:
             by_rule[each.rule.name][each.rank] = each
     united = [MergedFinding(tuple(found[rank] for rank in sorted(found))) for found in by_rule.values()]
-    return sorted(united, key=lambda each: (-each.largest.saving_us, each.largest.rule.name))
+    return sorted(united, key=_order)
+
+
+def _order(found: MergedFinding) -> tuple[int, float, str]:
+    """Waiting for others counts for the saving, but not for the severity: what they wait for comes first."""
+    largest = found.largest
+    return -SEVERITIES.index(largest.severity), -largest.saving_us, largest.rule.name
 
 
 def rank_findings_html(findings: Findings, report: RanksReport, book: str = "") -> Html:

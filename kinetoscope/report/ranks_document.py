@@ -110,7 +110,8 @@ class RanksDocument(Struct, frozen=True, kw_only=True, tag_field="kind", tag="ra
     headline: str
     """What the ranks wait for, and how much time the waiting costs, in a sentence or two."""
     findings: tuple[RankFindingRow, ...] | None
-    """The findings of each rank's trace by rule, the largest ceiling first; null if all files are digests."""
+    """The findings of each rank's trace by rule, the most severe first, of one severity the largest ceiling; null if
+    all files are digests."""
     cannot_tell: tuple[Unanswered, ...]
     """What the files cannot show. `findings`: ranks are given as digests. `stragglers`: ranks are missing, or no event
     shows which rank arrives last."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
 
@@ -11,11 +12,19 @@ from kinetoscope.diagnosis.facts import Facts
 from kinetoscope.diagnosis.missing import no_gpu_work
 from kinetoscope.diagnosis.rule import CannotTell, Finding, Measured, Rule
 from kinetoscope.diagnosis.sources import TENSORBOARD
-from kinetoscope.trace.communication import communication, exposed_communication_us, is_collective
-from kinetoscope.trace.events import GpuActivity, Trace
+from kinetoscope.trace.communication import (
+    collective_kind,
+    collectives,
+    communication,
+    exposed_communication_us,
+    is_collective,
+)
+from kinetoscope.trace.events import GpuActivity, Step, Trace
 from kinetoscope.trace.intervals import length_us, union_of
 
 MIN_SHARE = 0.10
+DDP_FORWARD = "DistributedDataParallel.forward"
+"""The annotation of DDP's forward."""
 
 
 def find(facts: Facts) -> Sequence[Finding] | CannotTell:
@@ -41,7 +50,32 @@ def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     where = facts.place(next(kernel for kernel in found if _name(kernel) == longest))
     measured = (Measured("communication per step", total_us, "us"), Measured("of it exposed", exposed_us, "us"))
     place, events, doubt = where or longest, facts.evidence(found), _doubt(facts.trace)
-    return [Finding(RULE, title, place, events, total_us, exposed_us, measured=measured, doubt=doubt)]
+    advice = _advice(facts.steps)
+    return [Finding(RULE, title, place, events, total_us, exposed_us, advice, measured=measured, doubt=doubt)]
+
+
+def _advice(steps: Sequence[Step]) -> str:
+    """The advice if each of several backwards in a step all-reduces the same gradients; else empty."""
+    counts = {_equal_backwards(step) for step in steps}
+    if len(counts) > 1 or 0 in counts:
+        return ""
+    return (
+        f"DDP all-reduces the same gradients in each of {counts.pop()} backwards of a step. If the loop accumulates "
+        "gradients, run forward and backward of all micro-batches but the last under model.no_sync(). "
+        f"{RULE.advice}"
+    )
+
+
+def _equal_backwards(step: Step) -> int:
+    """The number of DDP's forwards in a step, if several and after each the same all-reduces start; else 0."""
+    starts = [op.start_us for op in step.ops if op.is_annotation and op.name == DDP_FORWARD]
+    sizes: list[list[int | None]] = [[] for _ in starts]
+    for kernel in collectives(step):
+        if collective_kind(kernel) != "allreduce" or kernel.launch is None:
+            continue
+        if (last := bisect_right(starts, kernel.launch.start_us)) > 0:
+            sizes[last - 1].append(kernel.collective.elements_in if kernel.collective is not None else None)
+    return len(sizes) if len(sizes) > 1 and all(each and each == sizes[0] for each in sizes) else 0
 
 
 def _doubt(trace: Trace) -> str:

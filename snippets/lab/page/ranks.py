@@ -60,9 +60,8 @@ def rank_bars(device: Device, variants: Mapping[str, str], caption: str) -> Html
 def _variant(heading: str, report: RanksReport, longest_us: float) -> str:
     late = late_ranks(report)
     rows = "".join(bar_row(part, late, longest_us) for part in report.parts)
-    told = ranks_headline(report)
-    if (last := _last_text(report)) and "arrives last at" not in told:
-        told = f"{told} {last}"
+    headline, last = ranks_headline(report), _last_text(report)
+    told = " ".join(filter(None, [headline, "" if last.lower().rstrip(".") in headline.lower() else last]))
     return f'<p class="group"><strong>{escape(heading)}</strong><small>{escape(told)}</small></p>{rows}'
 
 

@@ -6,6 +6,7 @@ from snippets.several_gpus.findings import (
     data_parallel,
     ddp_options,
     decoding,
+    fault_costs,
     faults,
     gathering,
     hiding,
@@ -36,4 +37,5 @@ PARTS = (
     mesh,
     pipeline,
     faults,
+    fault_costs,
 )

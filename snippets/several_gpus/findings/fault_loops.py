@@ -41,7 +41,13 @@ FAULTS = {
             "fsdp_after",
             "exposed-communication",
         ),
-        _fault("no_sync", "All-reduces in each micro-batch", "no_sync_before", "no_sync_after"),
+        _fault(
+            "no_sync",
+            "All-reduces in each micro-batch",
+            "no_sync_before",
+            "no_sync_after",
+            "exposed-communication",
+        ),
         _fault("item", "A rank that reads its loss", "item_before", "item_after", "sync-in-step"),
     )
 }

@@ -28,7 +28,7 @@ from snippets.several_gpus.findings.fault_loops import (
     speedup,
 )
 
-OPENING = ("late", "late_small", "afterwards", "root_only")
+OPENING = ("late", "late_small", "one_bucket", "no_sync")
 KINDS: Mapping[str, str] = {
     "allreduce": "all-reduces",
     "allgather": "all-gathers",
@@ -112,7 +112,7 @@ def all_faults(device: Device) -> Html:
         "rule",
         "ceiling of the rule",
     ]
-    return table("Ten faults of training on two GPUs, and the time of a step before and after each fix", head, rows)
+    return table("Faults of training on two GPUs, and the time of a step before and after each fix", head, rows)
 
 
 SIZES: Mapping[str, str] = {

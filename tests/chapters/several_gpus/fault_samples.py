@@ -62,11 +62,12 @@ def both(us: float, *kernels: Kernel, **more: Any) -> Pair:
 
 WORK = own(10_000)
 ADAM = own(1_000, 12_500)
-BUCKETS = calls("allreduce", 9, 3_000, 300, 750)
-DDP = both(11_500, *WORK, *BUCKETS, *own(1_000, 10_000))
+BUCKETS = calls("allreduce", 8, 3_000, 300, 750)
+SMALL_BUCKET = ("allreduce", 9_000, 20)
+DDP = both(11_500, *WORK, *BUCKETS, SMALL_BUCKET, *own(1_300, 10_000))
 GATHERS = calls("allgather", 8, 0, 200, 1_200)
 SCATTERS = calls("reducescatter", 4, 6_000, 200, 1_300)
-FSDP = both(11_800, *own(10_000, 100), *GATHERS, *SCATTERS)
+FSDP = both(11_800, *own(10_700, 100), *GATHERS, *SCATTERS)
 SMALL = both(3_600, *own(3_000), ("allreduce", 3_000, 200), *own(500, 3_200))
 PAIRS: dict[str, Pair] = {
     "uneven_before": Pair(
@@ -80,7 +81,7 @@ PAIRS: dict[str, Pair] = {
     "late_before": both(20_100, *own(20_000), ("allreduce", 15_000, 1_000)),
     "late_after": both(20_000, *own(20_000), ("allreduce", 15_000, 1_000)),
     "late_small_before": Pair(
-        23_600,
+        23_200,
         (
             Rank((*own(3_000), ("allreduce", 3_000, 20_200), *own(500, 23_200))),
             Rank(
@@ -96,7 +97,16 @@ PAIRS: dict[str, Pair] = {
     "item_after": SMALL,
     "one_bucket_before": both(13_500, *WORK, ("allreduce", 10_000, 2_500), *ADAM),
     "afterwards_before": both(13_600, *WORK, *calls("allreduce", 20, 10_000, 125, 125), *ADAM),
-    "unused_before": both(11_700, *WORK, *BUCKETS, ("flags", 9_600, 20), *own(1_000, 10_000), searches=1),
+    "unused_before": both(
+        11_700,
+        *WORK,
+        SMALL_BUCKET,
+        *BUCKETS,
+        ("allreduce", 9_200, 300),
+        ("flags", 9_600, 20),
+        *own(1_000, 10_000),
+        searches=1,
+    ),
     "ddp_after": DDP,
     "root_only_before": both(
         13_000, ("allgather", 0, 1_500), *own(10_000, 1_500), ("reducescatter", 11_500, 1_500), *own(500, 13_000)
@@ -105,7 +115,7 @@ PAIRS: dict[str, Pair] = {
     "one_queue_before": both(
         13_200, *GATHERS, *own(10_000, 100), *calls("reducescatter", 4, 10_100, 500, 500), *own(500, 12_100)
     ),
-    "no_sync_before": both(14_000, *WORK, *calls("allreduce", 36, 1_000, 200, 240)),
+    "no_sync_before": both(14_000, *WORK, *calls("allreduce", 36, 4_000, 200, 240), *own(1_000, 12_700)),
     "no_sync_backward": both(14_000, *WORK, *calls("allreduce", 36, 1_000, 200, 240)),
     "no_sync_after": both(12_000, *WORK, *calls("allreduce", 9, 7_000, 200, 240)),
 }

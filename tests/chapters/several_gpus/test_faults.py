@@ -178,6 +178,9 @@ SHORT_CALLS = both(13_600, *WORK, *calls("allreduce", 20, 10_000, 80, 80), *own(
 SHORT_SHARDS = both(
     13_400, ("allgather", 0, 700), *own(10_000, 700), ("reducescatter", 10_700, 700), *own(1_500, 11_400)
 )
+LESS_OFTEN = both(14_000, *WORK, *calls("allreduce", 36, 3_200, 200, 240), *own(1_800, 12_000))
+DDP_OF_SHORT_PRODUCTS = both(11_500, *own(9_000), *calls("allreduce", 9, 2_000, 300, 750), *own(1_000, 9_000))
+FSDP_OF_SHORT_PRODUCTS = both(11_800, *own(9_000, 100), *calls("allgather", 8, 0, 200, 1_200))
 ONE_QUEUE = {"one_queue_before": replace(FSDP, us=13_200)}
 FLIPS: list[tuple[str, Mapping[str, Pair], Any]] = [
     ("SF1", {"uneven_before": PAIRS["uneven_after"]}, None),
@@ -219,6 +222,12 @@ FLIPS: list[tuple[str, Mapping[str, Pair], Any]] = [
     ("SF37", timed("item_before", 3_800), None),
     ("SF38", {}, {"profiled_ranks": profiled(one=5_100.0)}),
     ("SF39", {}, {"profiled_ranks": profiled(alone=890.0)}),
+    ("SF40", {"no_sync_before": PAIRS["no_sync_after"]}, None),
+    ("SF41", {"no_sync_before": LESS_OFTEN}, None),
+    ("SF42", timed("late_small_before", 26_000), None),
+    ("SF43", {"ddp_after": DDP_OF_SHORT_PRODUCTS}, None),
+    ("SF44", {"fsdp_after": FSDP_OF_SHORT_PRODUCTS}, None),
+    ("SF45", {"unused_before": DDP}, None),
 ]
 
 

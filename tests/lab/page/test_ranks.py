@@ -54,6 +54,13 @@ def test_what_the_report_says_stands_below_each_heading(device: Device) -> None:
     assert "arrives last at" not in even[1], "nobody waits"
 
 
+def test_the_rank_that_arrives_last_is_named_once(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = "Nobody is late: rank 1 arrives last at 3 of 3 collectives, but that costs little."
+    monkeypatch.setattr("snippets.lab.page.ranks.ranks_headline", lambda _: told)
+    content = rank_bars(device, {"late": LATE}, "Where the step goes")
+    assert re.findall(r"<small>(.*?)</small>", content) == [told]
+
+
 def test_the_table_has_the_parts_of_each_rank(device: Device) -> None:
     head, first, second = cells(rank_table(device, {"late": LATE}, "Parts"))
     assert head[-1] == "arrives last"

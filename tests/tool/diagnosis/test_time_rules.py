@@ -609,6 +609,41 @@ def test_exposed_communication_mended() -> None:
     assert nothing(BY_NAME["exposed-communication"], communicating(450.0))
 
 
+def accumulating(*micro_batches: tuple[int, ...]) -> Trace:
+    """A step of 1,000 us in which DDP all-reduces arrays of so many elements after each of its forwards."""
+    events, number = [step(1, 0.0, 1000.0)], 1
+    for index, sizes in enumerate(micro_batches):
+        start = 300.0 * index
+        events += [annotation("DistributedDataParallel.forward", start, 10.0)]
+        events += work(number, start + 1.0, start + 15.0, 150.0)
+        for place, elements in enumerate(sizes, start=1):
+            asked = start + 10.0 + place
+            sent = work(number + place, asked, start + 100.0 + 70.0 * place, 60.0, name=ALLREDUCE, stream=9)
+            sent[-1]["args"] |= {"Collective name": "allreduce", "In msg nelems": elements}
+            events += sent
+        number += 1 + len(sizes)
+    return written(*events)
+
+
+def test_gradients_that_every_micro_batch_reduces() -> None:
+    advice = found(BY_NAME["exposed-communication"], accumulating((64, 8), (64, 8), (64, 8))).advice
+    assert advice.startswith("DDP all-reduces the same gradients in each of 3 backwards of a step. If the loop")
+    assert advice.endswith(BY_NAME["exposed-communication"].advice)
+
+
+@pytest.mark.parametrize(
+    "micro_batches",
+    [
+        ((64, 8),),  # one backward
+        ((), (), (64, 8)),  # no_sync
+        ((64, 8), (32, 8)),  # two models
+        ((64, 8), (64,)),
+    ],
+)
+def test_gradients_that_a_step_reduces_once(micro_batches: tuple[tuple[int, ...], ...]) -> None:
+    assert found(BY_NAME["exposed-communication"], accumulating(*micro_batches)).advice == ""
+
+
 def ranks(waits: tuple[float, ...]) -> Trace:
     """GPUs of one process that join a collective early or late and leave it together."""
     events = [step(1, 0.0, 1000.0)]

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from msgspec import structs
 
+from kinetoscope.job.rank_parts import RankParts
 from kinetoscope.ranks.digest import FORMAT, VERSION, Digest, digest
 from kinetoscope.ranks.digest_files import write_digest
 from kinetoscope.ranks.merge import merge
@@ -226,6 +227,20 @@ def test_a_launch_bound_job_names_no_rank() -> None:
     assert [part.waiting_us for part in report.parts] == [600.0, 0.0]
     assert report.straggler is None
     assert ranks_headline(report).startswith("No single rank holds up the others: the GPU of rank 1 waits for launches")
+
+
+def test_a_launch_bound_job_that_also_transfers() -> None:
+    """No second sentence in the job above, whose transfer is exposed for 10 us; here it is for 240 us."""
+    parts = (
+        RankParts(0, 3, 2000.0, 60.0, 0.0, 240.0, 600.0, 1100.0, 0.0, 0.0, 0.0),
+        RankParts(1, 3, 2000.0, 60.0, 0.0, 240.0, 0.0, 1700.0, 0.0, 600.0, 0.0),
+    )
+    report = replace(ranks_report(ranks(2, 0.0)), parts=parts)
+    assert ranks_headline(report) == (
+        "No single rank holds up the others: the GPU of rank 1 waits for launches, 600 µs of 2.00 ms per step. The "
+        "profiler makes launches longer, so it may decide who arrives last. Communication with nothing beside it takes "
+        "240 µs of 2.00 ms per step (12 %)."
+    )
 
 
 def test_exposed_communication_without_a_late_rank_is_the_headline() -> None:
