@@ -64,8 +64,8 @@ class TokenStep:
         self.tiles = tiles or tiles_for(batch, self.int8)
         self.early = early and launches_dependents(weight.device)
         self.tokens = 1 if batch == 1 else max(8, power_of_two(batch))
-        splits, words = self.tiles.splits, config.vocab
-        slots = triton.cdiv(words, self.tiles.head.rows)
+        splits = self.tiles.splits
+        slots = config.vocab  # other tiles of the head may have one row
         like = {"device": weight.device, "dtype": weight.dtype}
         wide = {"device": weight.device, "dtype": torch.float32}
         whole = {"device": weight.device, "dtype": torch.int32}
