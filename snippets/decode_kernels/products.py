@@ -9,38 +9,24 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from .ahead import fetch_ahead
+from .ahead import fetch_rows
 
 
 @triton.jit
 def ask(
-    weight, row, second, rows, K, AHEAD: tl.constexpr, THREADS: tl.constexpr,
-    other_weight=None,
+    weight, row, second, rows, K, AHEAD: tl.constexpr, other_weight=None
 ):  # fmt: skip
     """Ask for the first AHEAD elements of these rows, without waiting for
     them. Unless `second` is None, ask for half as many elements of each, and
-    of the rows so far down, in `other_weight` if there is one, which is not in
-    int8."""
+    of the rows so far down, in `other_weight` if there is one."""
     if AHEAD:
-        if weight.dtype.element_ty == tl.int8:  # in pairs: 16 bytes at least
-            pairs = weight.to(tl.pointer_type(tl.int16))
-            ask_rows(pairs, row, second, rows, K // 2, AHEAD // 2, THREADS)
+        if second is None:
+            fetch_rows(weight, row, rows, K, AHEAD)
         else:
-            ask_rows(weight, row, second, rows, K, AHEAD, THREADS, other_weight)
-
-
-@triton.jit
-def ask_rows(
-    weight, row, second, rows, K, AHEAD: tl.constexpr, THREADS: tl.constexpr,
-    other_weight=None,
-):  # fmt: skip
-    if second is None:
-        fetch_ahead(weight, row, 0, K, K, rows, AHEAD, THREADS)
-    else:
-        below = weight if other_weight is None else other_weight
-        below += tl.cast(second, tl.int64) * K
-        fetch_ahead(weight, row, 0, K, K, rows, AHEAD // 2, THREADS)
-        fetch_ahead(below, row, 0, K, K, rows, AHEAD // 2, THREADS)
+            below = weight if other_weight is None else other_weight
+            below += tl.cast(second, tl.int64) * K
+            fetch_rows(weight, row, rows, K, AHEAD // 2)
+            fetch_rows(below, row, rows, K, AHEAD // 2)
 
 
 # --8<-- [start:multiply]

@@ -40,9 +40,9 @@ class Tiles:
     gate_up: Tile
     down: Tile
     head: Tile
-    block_keys: int = 64
+    block_keys: int = 32
     splits: int = 16
-    ahead: int = 512
+    ahead: int = 4096
     """Elements of each row asked for while the kernel before still runs."""
 
 
@@ -59,6 +59,7 @@ FEW_TOKENS = Tiles(
     gate_up=Tile(16, 256),
     down=Tile(16, 256),
     head=Tile(32, 256),
+    ahead=2048,
 )
 INT8_ONE_TOKEN = Tiles(
     qkv=Tile(8, 1024),
@@ -66,7 +67,6 @@ INT8_ONE_TOKEN = Tiles(
     gate_up=Tile(8, 1024),
     down=Tile(8, 1024),
     head=Tile(16, 1024),
-    ahead=1024,
 )
 INT8_FEW_TOKENS = Tiles(
     qkv=Tile(16, 512),
@@ -74,7 +74,7 @@ INT8_FEW_TOKENS = Tiles(
     gate_up=Tile(16, 512),
     down=Tile(16, 512),
     head=Tile(32, 256),
-    ahead=1024,
+    ahead=2048,
 )
 """Mostly as many bytes as in bf16, of twice as many weights."""
 

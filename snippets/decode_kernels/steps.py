@@ -102,9 +102,9 @@ class TokenStep:
 
     @property
     def group(self) -> int:
-        """Query heads of a head of keys and values, as a tile holds them."""
+        """Room for the query heads of a head of keys and values."""
         config = self.model.config
-        return max(16, power_of_two(config.heads // config.kv_heads))
+        return power_of_two(config.heads // config.kv_heads)
 
     def options(self, tile: Tile) -> dict[str, Any]:
         """Constants of a kernel that multiplies, and how it is launched."""
@@ -115,7 +115,6 @@ class TokenStep:
             "STAGES": tile.stages,
             "PARTS": tile.parts,
             "AHEAD": self.tiles.ahead,
-            "THREADS": 32 * tile.warps,
             "INTERPRETED": interpreted(),
             "DEPENDENT": self.early,
             "num_warps": tile.warps,
