@@ -12,10 +12,10 @@ def fetch_rows(weight, row, rows, K, AHEAD: tl.constexpr):
     """Start loading the first AHEAD elements of each row of a weight (rows, K)
     into the L2 cache, without waiting for them.
 
-    One request for each row: a multiprocessor takes requests one by one, so
-    many small ones would take longer than their bytes. Shared memory would be
-    wrong: a kernel before may still write the weights, and only the cache sees
-    these writes.
+    One request for each row: the threads of a warp make their requests one
+    after the other, so many small ones would take longer than their bytes.
+    Shared memory would be wrong: a kernel before may still write the weights,
+    and only the cache sees these writes.
     """
     # not beyond a row: what follows the last one may not be memory
     count = tl.where(row < rows, tl.minimum(K, AHEAD), 0)

@@ -18,7 +18,8 @@ def ask_block(
     HEAD_DIM: tl.constexpr, BLOCK_KEYS: tl.constexpr, SPLITS: tl.constexpr,
 ):  # fmt: skip
     """Ask for the first block of keys and values of a split, without waiting
-    for it."""
+    for it. A kernel before may still write the newest ones: the cache sees
+    these writes."""
     of, first = tile // SPLITS, tile % SPLITS * BLOCK_KEYS
     count = tl.minimum(length - first, BLOCK_KEYS) * HEAD_DIM
     block = (tl.cast(of, tl.int64) * length + first) * HEAD_DIM
