@@ -108,13 +108,13 @@ def sums_of_one(
         if NORM:
             squares += y * y
             y *= tl.load(gain + col + k, inside, 0.0).to(tl.float32)[None, :]
-        acc += sum_each(widened(w, INTERPRETED) * y, EACH)
+        acc += sums_of_products(w, y, EACH, INTERPRETED)
         if PAIRED:
             w = tl.load(
                 weight_below + (at + k), there, 0.0,
                 eviction_policy="evict_first",
             )  # fmt: skip
-            other += sum_each(widened(w, INTERPRETED) * y, EACH)
+            other += sums_of_products(w, y, EACH, INTERPRETED)
     acc, other = tl.sum(acc, 1)[:, None], tl.sum(other, 1)[:, None]
     return acc, other, tl.sum(squares, 1)
 
@@ -127,26 +127,27 @@ def sum_each(products, EACH: tl.constexpr):
 
 
 @triton.jit
-def widened(w, INTERPRETED: tl.constexpr):
-    """Weights in float32.
+def sums_of_products(
+    w, y, EACH: tl.constexpr, INTERPRETED: tl.constexpr
+):  # fmt: skip
+    """(rows, columns), (1, columns) -> (rows, columns / EACH): sums of EACH
+    neighboring products.
 
     A GPU converts few integers a cycle, fewer than memory gives in int8. So
-    put each byte, made unsigned by its highest bit, into the last byte of the
-    number 2^23, whose last bit means 1, and subtract 2^23 + 128.
+    put each byte, made unsigned by its highest bit, into the number 2^15, where
+    it counts from 1. The sum of products with 2^15 + 128 + w has 2^15 + 128
+    times the sum of y too much: one subtraction for EACH weights. Rounding of
+    these sums stays far below that of a result in bf16.
     """
     if w.dtype == tl.int8 and not INTERPRETED:
-        return tl.inline_asm_elementwise(
+        raised = tl.inline_asm_elementwise(
             """{
-            .reg .b32 bytes, one;
+            .reg .b32 bytes;
             xor.b32 bytes, $4, 0x80808080;
-            prmt.b32 one, bytes, 0x4b000000, 0x7440;
-            sub.f32 $0, one, 0f4B000080;
-            prmt.b32 one, bytes, 0x4b000000, 0x7441;
-            sub.f32 $1, one, 0f4B000080;
-            prmt.b32 one, bytes, 0x4b000000, 0x7442;
-            sub.f32 $2, one, 0f4B000080;
-            prmt.b32 one, bytes, 0x4b000000, 0x7443;
-            sub.f32 $3, one, 0f4B000080;
+            prmt.b32 $0, bytes, 0x47000000, 0x7404;
+            prmt.b32 $1, bytes, 0x47000000, 0x7414;
+            prmt.b32 $2, bytes, 0x47000000, 0x7424;
+            prmt.b32 $3, bytes, 0x47000000, 0x7434;
             }""",
             "=f,=f,=f,=f,r",
             [w],
@@ -154,8 +155,10 @@ def widened(w, INTERPRETED: tl.constexpr):
             is_pure=True,
             pack=4,
         )
+        too_much = sum_each(tl.broadcast_to(y, w.shape), EACH) * 32896.0
+        return sum_each(raised * y, EACH) - too_much
     else:
-        return w.to(tl.float32)
+        return sum_each(w.to(tl.float32) * y, EACH)
 
 
 # --8<-- [end:one_token]

@@ -66,7 +66,7 @@ INT8_ONE_TOKEN = Tiles(
     out=Tile(8, 1024),
     gate_up=Tile(8, 1024),
     down=Tile(8, 1024),
-    head=Tile(16, 1024),
+    head=Tile(8, 2048),
 )
 INT8_FEW_TOKENS = Tiles(
     qkv=Tile(16, 512),
