@@ -40,7 +40,7 @@ class Tiles:
     gate_up: Tile
     down: Tile
     head: Tile
-    block_keys: int = 32
+    block_keys: int = 64
     splits: int = 16
     ahead: int = 4096
     """Elements of each row asked for while the kernel before still runs."""
