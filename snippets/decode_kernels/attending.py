@@ -6,8 +6,25 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from .ahead import fetch
+
 LOWEST = tl.constexpr(-1e30)
 """Below every score."""
+
+
+@triton.jit
+def ask_block(
+    tile, keys, values, length,
+    HEAD_DIM: tl.constexpr, BLOCK_KEYS: tl.constexpr, SPLITS: tl.constexpr,
+):  # fmt: skip
+    """Ask for the first block of keys and values of a split, without waiting
+    for it. A kernel before may still write the newest ones: the cache sees
+    these writes."""
+    of, first = tile // SPLITS, tile % SPLITS * BLOCK_KEYS
+    count = tl.minimum(length - first, BLOCK_KEYS) * HEAD_DIM
+    block = (tl.cast(of, tl.int64) * length + first) * HEAD_DIM
+    fetch(keys + block, count, 1)
+    fetch(values + block, count, 1)
 
 
 @triton.jit
@@ -19,7 +36,11 @@ def attend_tile(
 ):  # fmt: skip
     """One split of the keys of one head of keys and values, for the group of
     query heads that share it. The last split to arrive combines all splits.
-    Splits without keys, as of a short text, arrive at once.
+
+    Of SPLITS blocks of keys that follow each other, a split has one. It loads
+    its first block before it knows the position, and each further block as
+    soon as it has multiplied by the block before. What lies behind the
+    position may be anything, and changes nothing.
 
     sums (M, heads, SPLITS, HEAD_DIM) and tops (M, heads, SPLITS, 2) are in
     float32: the sums of values, the largest score, and the sum of weights.
@@ -29,58 +50,69 @@ def attend_tile(
     of, split = tile // SPLITS, tile % SPLITS
     sequence, kv_head = of // kv_heads, of % kv_heads
     group = heads // kv_heads
-    member = tl.arange(0, GROUP)
-    head = kv_head * group + member
     d = tl.arange(0, HEAD_DIM)
-    asked = (member < group)[:, None]
-    at = (sequence * heads + head)[:, None] * HEAD_DIM + d[None, :]
-    query = tl.load(q + at, asked, 0.0, cache_modifier=".cg")
-    if INTERPRETED:
-        query = query.to(tl.float32)
-    # what lies behind the position is never read
+    first = split * BLOCK_KEYS
+    place = first + tl.arange(0, BLOCK_KEYS)
+    start = tl.cast(of, tl.int64) * length * HEAD_DIM
+    block = start + place[:, None] * HEAD_DIM + d[None, :]
+    stored = (place < length)[:, None]
+    k = tl.load(keys + block, stored, 0.0, cache_modifier=".cg")
+    v = tl.load(values + block, stored, 0.0, cache_modifier=".cg")
+    ROWS: tl.constexpr = GROUP if GROUP > 16 else 16  # of tensor cores
+    member = tl.arange(0, ROWS)
+    asked = member < group
+    head = sequence * heads + kv_head * group + member
+    at = head[:, None] * HEAD_DIM + d[None, :]
+    query = tl.load(q + at, asked[:, None], 0.0, cache_modifier=".cg")
     known = length
     if position is not None:
-        known = tl.minimum(tl.load(position) + 1, length)
-    share = tl.cdiv(tl.cdiv(known, BLOCK_KEYS), SPLITS) * BLOCK_KEYS
-    first = split * share
-    end = tl.minimum(first + share, known)
-    acc = tl.zeros((GROUP, HEAD_DIM), tl.float32)
-    top = tl.full((GROUP,), float("-inf"), tl.float32)
-    weights = tl.zeros((GROUP,), tl.float32)
-    start = tl.cast(of, tl.int64) * length * HEAD_DIM
-    for key in range(first, end, BLOCK_KEYS):
-        place = key + tl.arange(0, BLOCK_KEYS)
-        there = place < end
-        if mask is not None:
-            seen = tl.load(mask + sequence * mask_stride + place, there, 0)
-            there = there & (seen != 0)
-        block = start + place[:, None] * HEAD_DIM + d[None, :]
-        k = tl.load(keys + block, there[:, None], 0.0, cache_modifier=".cg")
-        v = tl.load(values + block, there[:, None], 0.0, cache_modifier=".cg")
+        known = tl.minimum(tl.load(position) + 1, length).to(tl.int32)
+    used = tl.minimum(tl.cdiv(known, BLOCK_KEYS), SPLITS)
+    if split < used:
         if INTERPRETED:
-            k, v = k.to(tl.float32), v.to(tl.float32)
-        score = tl.dot(query, tl.trans(k)) * scale
-        score = tl.where(there[None, :], score, float("-inf"))
-        above = tl.maximum(top, tl.max(score, 1))
-        if mask is not None:  # no infinity minus infinity
-            above = tl.maximum(above, LOWEST)
-        shrink = tl.exp(top - above)
-        p = tl.exp(score - above[:, None])
-        weights = weights * shrink + tl.sum(p, 1)
-        acc = tl.dot(p.to(v.dtype), v, acc * shrink[:, None])
-        top = above
-    one = (sequence * heads + head) * SPLITS + split
-    tl.store(sums + one[:, None] * HEAD_DIM + d[None, :], acc, asked)
-    tl.store(tops + one * 2, top, member < group)
-    tl.store(tops + one * 2 + 1, weights, member < group)
-    tl.debug_barrier()  # all threads have stored before one says so
-    if tl.atomic_add(arrived + of, 1) == SPLITS - 1:
-        mean = combined(
-            sums, tops, sequence * heads + head, member < group,
-            tl.cdiv(known, share), HEAD_DIM, GROUP, SPLITS,
-        )  # fmt: skip
-        tl.store(out + at, mean.to(out.dtype.element_ty), asked)
-        tl.atomic_xchg(arrived + of, 0)  # for the next layer
+            query = query.to(tl.float32)
+        acc = tl.zeros((ROWS, HEAD_DIM), tl.float32)
+        top = tl.full((ROWS,), float("-inf"), tl.float32)
+        weights = tl.zeros((ROWS,), tl.float32)
+        STRIDE: tl.constexpr = SPLITS * BLOCK_KEYS
+        for key in tl.range(first, known, STRIDE, num_stages=1):
+            place = key + tl.arange(0, BLOCK_KEYS)
+            there = place < known
+            if mask is not None:
+                seen = tl.load(mask + sequence * mask_stride + place, there, 0)
+                there = there & (seen != 0)
+            block += STRIDE * HEAD_DIM
+            more = (place + STRIDE < known)[:, None]
+            v = tl.where(there[:, None], v, 0.0)  # 0 times NaN is NaN
+            if INTERPRETED:
+                k, v = k.to(tl.float32), v.to(tl.float32)
+            score = tl.dot(query, tl.trans(k)) * scale
+            k = tl.load(keys + block, more, 0.0, cache_modifier=".cg")
+            score = tl.where(there[None, :], score, float("-inf"))
+            above = tl.maximum(top, tl.max(score, 1))
+            if mask is not None:  # no infinity minus infinity
+                above = tl.maximum(above, LOWEST)
+            shrink = tl.exp(top - above)
+            p = tl.exp(score - above[:, None])
+            weights = weights * shrink + tl.sum(p, 1)
+            acc = tl.dot(p.to(v.dtype), v, acc * shrink[:, None])
+            v = tl.load(values + block, more, 0.0, cache_modifier=".cg")
+            top = above
+        one = head * SPLITS + split
+        to_sums = sums + one[:, None] * HEAD_DIM + d[None, :]
+        tl.store(to_sums, acc, asked[:, None])
+        tl.store(tops + one * 2, top, asked)
+        tl.store(tops + one * 2 + 1, weights, asked)
+        tl.debug_barrier()  # all threads have stored before one says so
+        if tl.atomic_add(arrived + of, 1) == used - 1:
+            its = tl.arange(0, GROUP)
+            its_head = sequence * heads + kv_head * group + its
+            mean = combined(
+                sums, tops, its_head, its < group, used, HEAD_DIM, GROUP, SPLITS
+            )
+            to = out + its_head[:, None] * HEAD_DIM + d[None, :]
+            tl.store(to, mean.to(out.dtype.element_ty), (its < group)[:, None])
+            tl.store(arrived + of, 0)  # for the next layer
 
 
 @triton.jit
@@ -89,35 +121,36 @@ def combined(
     HEAD_DIM: tl.constexpr, GROUP: tl.constexpr, SPLITS: tl.constexpr,
 ):  # fmt: skip
     """The mean values (GROUP, HEAD_DIM) of these heads (GROUP,) over the
-    first `used` splits, which have keys.
+    first `used` splits.
 
-    Several splits at a time: with one at a time, each would wait for its own
+    Many splits at a time, mostly all: each further time would wait for its own
     loads.
     """
-    CHUNK: tl.constexpr = 256 // HEAD_DIM  # more would fill registers
+    FIT: tl.constexpr = 8192 // (GROUP * HEAD_DIM)  # more would fill registers
+    CHUNK: tl.constexpr = 1 if FIT < 1 else 16 if FIT > 16 else FIT
     d = tl.arange(0, HEAD_DIM)
     acc = tl.zeros((GROUP, HEAD_DIM), tl.float32)
     top = tl.full((GROUP,), float("-inf"), tl.float32)
     weights = tl.zeros((GROUP,), tl.float32)
     for start in range(0, used, CHUNK):
-        part = start + tl.arange(0, CHUNK)[:, None]
-        there = (part < used) & asked[None, :]
-        one = head[None, :] * SPLITS + part  # (CHUNK, GROUP)
-        its_sums = tl.load(
-            sums + one[:, :, None] * HEAD_DIM + d[None, None, :],
-            there[:, :, None], 0.0, cache_modifier=".cg",
-        )  # fmt: skip
+        part = start + tl.arange(0, CHUNK)[None, :]
+        there = asked[:, None] & (part < used)
+        one = head[:, None] * SPLITS + part  # (GROUP, CHUNK)
         its_top = tl.load(
             tops + one * 2, there, float("-inf"), cache_modifier=".cg"
         )
         its_weights = tl.load(
             tops + one * 2 + 1, there, 0.0, cache_modifier=".cg"
         )
-        above = tl.maximum(top, tl.max(its_top, 0))
+        its_sums = tl.load(
+            sums + one[:, :, None] * HEAD_DIM + d[None, None, :],
+            there[:, :, None], 0.0, cache_modifier=".cg",
+        )  # fmt: skip
+        above = tl.maximum(top, tl.max(its_top, 1))
         above = tl.where(asked, above, 0.0)
-        shrink, grow = tl.exp(top - above), tl.exp(its_top - above[None, :])
-        acc = acc * shrink[:, None] + tl.sum(its_sums * grow[:, :, None], 0)
-        weights = weights * shrink + tl.sum(its_weights * grow, 0)
+        shrink, grow = tl.exp(top - above), tl.exp(its_top - above[:, None])
+        acc = acc * shrink[:, None] + tl.sum(its_sums * grow[:, :, None], 1)
+        weights = weights * shrink + tl.sum(its_weights * grow, 1)
         top = above
     # no head, or a mask that hides all keys
     weights = tl.where(weights > 0, weights, 1.0)

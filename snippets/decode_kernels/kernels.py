@@ -10,7 +10,7 @@ import triton
 import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from .attending import attend_tile
+from .attending import ask_block, attend_tile
 from .products import ask
 from .tiles import (
     gate_up_tile,
@@ -25,14 +25,14 @@ from .tiles import (
 @triton.jit
 def begin(
     weight, row, second, rows, K,
-    AHEAD: tl.constexpr, THREADS: tl.constexpr, DEPENDENT: tl.constexpr,
+    AHEAD: tl.constexpr, DEPENDENT: tl.constexpr,
     other_weight=None,
 ):  # fmt: skip
     """Let the next kernel start, ask for the first weights, and wait for the
     kernel before."""
     if DEPENDENT:
         gdc_launch_dependents()
-        ask(weight, row, second, rows, K, AHEAD, THREADS, other_weight)
+        ask(weight, row, second, rows, K, AHEAD, other_weight)
         gdc_wait()
 
 
@@ -45,14 +45,13 @@ def qkv_kernel(
     kv_heads, length, table_length, eps,
     HEAD_DIM: tl.constexpr, TOKENS: tl.constexpr, BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr, STAGES: tl.constexpr, PARTS: tl.constexpr,
-    AHEAD: tl.constexpr, THREADS: tl.constexpr, INTERPRETED: tl.constexpr,
-    DEPENDENT: tl.constexpr,
+    AHEAD: tl.constexpr, INTERPRETED: tl.constexpr, DEPENDENT: tl.constexpr,
 ):  # fmt: skip
     tile = tl.program_id(0)
     row = pair_row(tile * BLOCK_N + tl.arange(0, BLOCK_N), HEAD_DIM)
     rows = (heads + 2 * kv_heads) * HEAD_DIM
     half: tl.constexpr = HEAD_DIM // 2
-    begin(weight, row, half, rows, K, AHEAD, THREADS, DEPENDENT)
+    begin(weight, row, half, rows, K, AHEAD, DEPENDENT)
     qkv_tile(
         tile, x, gain, weight, scale, rotary, position, q, keys, values, M, K,
         heads, kv_heads, length, table_length, eps, HEAD_DIM, TOKENS, BLOCK_N,
@@ -67,11 +66,13 @@ def attend_kernel(
     HEAD_DIM: tl.constexpr, GROUP: tl.constexpr, BLOCK_KEYS: tl.constexpr,
     SPLITS: tl.constexpr, INTERPRETED: tl.constexpr, DEPENDENT: tl.constexpr,
 ):  # fmt: skip
+    tile = tl.program_id(0)
     if DEPENDENT:
         gdc_launch_dependents()
+        ask_block(tile, keys, values, length, HEAD_DIM, BLOCK_KEYS, SPLITS)
         gdc_wait()
     attend_tile(
-        tl.program_id(0), q, keys, values, position, sums, tops, arrived, out,
+        tile, q, keys, values, position, sums, tops, arrived, out,
         heads, kv_heads, length, scale, HEAD_DIM, GROUP, BLOCK_KEYS, SPLITS,
         INTERPRETED,
     )  # fmt: skip
@@ -82,11 +83,11 @@ def residual_kernel(
     y, weight, scale, x, M, N, K,
     TOKENS: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
     STAGES: tl.constexpr, PARTS: tl.constexpr, AHEAD: tl.constexpr,
-    THREADS: tl.constexpr, INTERPRETED: tl.constexpr, DEPENDENT: tl.constexpr,
+    INTERPRETED: tl.constexpr, DEPENDENT: tl.constexpr,
 ):  # fmt: skip
     tile = tl.program_id(0)
     row = tile * BLOCK_N + tl.arange(0, BLOCK_N)
-    begin(weight, row, None, N, K, AHEAD, THREADS, DEPENDENT)
+    begin(weight, row, None, N, K, AHEAD, DEPENDENT)
     residual_tile(
         tile, y, weight, scale, x, M, N, K, TOKENS, BLOCK_N, BLOCK_K, STAGES,
         PARTS, INTERPRETED,
@@ -98,11 +99,11 @@ def gate_up_kernel(
     x, gain, weight, scale, out, M, N, K, eps,
     TOKENS: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
     STAGES: tl.constexpr, PARTS: tl.constexpr, AHEAD: tl.constexpr,
-    THREADS: tl.constexpr, INTERPRETED: tl.constexpr, DEPENDENT: tl.constexpr,
+    INTERPRETED: tl.constexpr, DEPENDENT: tl.constexpr,
 ):  # fmt: skip
     tile = tl.program_id(0)
     row = tile * BLOCK_N + tl.arange(0, BLOCK_N)
-    begin(weight, row, N, N, K, AHEAD, THREADS, DEPENDENT)
+    begin(weight, row, N, N, K, AHEAD, DEPENDENT)
     gate_up_tile(
         tile, x, gain, weight, scale, out, M, N, K, eps, TOKENS, BLOCK_N,
         BLOCK_K, STAGES, PARTS, INTERPRETED,
@@ -115,11 +116,11 @@ def head_kernel(
     position, embedding,
     TOKENS: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
     STAGES: tl.constexpr, PARTS: tl.constexpr, AHEAD: tl.constexpr,
-    THREADS: tl.constexpr, INTERPRETED: tl.constexpr, DEPENDENT: tl.constexpr,
+    INTERPRETED: tl.constexpr, DEPENDENT: tl.constexpr,
 ):  # fmt: skip
     tile = tl.program_id(0)
     row = tile * BLOCK_N + tl.arange(0, BLOCK_N)
-    begin(weight, row, None, N, K, AHEAD, THREADS, DEPENDENT)
+    begin(weight, row, None, N, K, AHEAD, DEPENDENT)
     head_tile(
         tile, tl.num_programs(0), x, gain, weight, scale, best, best_row,
         arrived, M, N, K, eps, token, logit, position, embedding, TOKENS,

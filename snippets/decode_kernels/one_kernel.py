@@ -28,6 +28,9 @@ multiprocessors; 29 KB on an H200. A block has 8 KB by default, 16 KB in pairs
 of rows. So two programs with four stages have at least 32 KB on their way. More
 programs would make barriers slower.
 """
+BLOCK_KEYS = 32
+"""Keys that a program of attention loads at a time: of more, with wide heads,
+some would not fit into registers."""
 
 
 class OneKernelStep(TokenStep):
@@ -43,7 +46,9 @@ class OneKernelStep(TokenStep):
         super().__init__(model, cache, batch, tiles, early)
         if tiles is None:
             tile = replace(self.tiles.gate_up, stages=STAGES)
-            self.tiles = replace(self.tiles, gate_up=tile)
+            self.tiles = replace(
+                self.tiles, gate_up=tile, block_keys=BLOCK_KEYS
+            )
         rows = [
             addresses_of(layer, kept)
             for layer, kept in zip(model.layers, cache, strict=True)

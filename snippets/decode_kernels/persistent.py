@@ -79,8 +79,7 @@ def step_kernel(
     QKV_N: tl.constexpr, OUT_N: tl.constexpr, UP_N: tl.constexpr,
     DOWN_N: tl.constexpr, HEAD_N: tl.constexpr, BLOCK_K: tl.constexpr,
     STAGES: tl.constexpr, PARTS: tl.constexpr, BLOCK_KEYS: tl.constexpr,
-    SPLITS: tl.constexpr, AHEAD: tl.constexpr, THREADS: tl.constexpr,
-    INTERPRETED: tl.constexpr,
+    SPLITS: tl.constexpr, AHEAD: tl.constexpr, INTERPRETED: tl.constexpr,
 ):  # fmt: skip
     """`table` (layers, 12) holds the addresses of a layer's tensors: norm, qkv,
     out, norm, gate and up, down, keys, values, and the scales of the four
@@ -117,7 +116,7 @@ def step_kernel(
                 BLOCK_KEYS, SPLITS, INTERPRETED,
             )  # fmt: skip
         row_out = me * OUT_N + tl.arange(0, OUT_N)
-        ask(out, row_out, None, K, heads * HEAD_DIM, AHEAD, THREADS)
+        ask(out, row_out, None, K, heads * HEAD_DIM, AHEAD)
         passed += programs
         arrive_and_wait(arrived, passed, INTERPRETED)
         # --8<-- [start:part]
@@ -127,7 +126,7 @@ def step_kernel(
                 TOKENS, OUT_N, BLOCK_K, STAGES, PARTS, INTERPRETED,
             )  # fmt: skip
         row_up = me * UP_N + tl.arange(0, UP_N)
-        ask(gate_up, row_up, H, H, K, AHEAD, THREADS)
+        ask(gate_up, row_up, H, H, K, AHEAD)
         passed += programs
         arrive_and_wait(arrived, passed, INTERPRETED)
         # --8<-- [end:part]
@@ -137,7 +136,7 @@ def step_kernel(
                 TOKENS, UP_N, BLOCK_K, STAGES, PARTS, INTERPRETED,
             )  # fmt: skip
         row_down = me * DOWN_N + tl.arange(0, DOWN_N)
-        ask(down, row_down, None, K, H, AHEAD, THREADS)
+        ask(down, row_down, None, K, H, AHEAD)
         passed += programs
         arrive_and_wait(arrived, passed, INTERPRETED)
         for tile in range(me, tl.cdiv(K, DOWN_N), programs):
@@ -148,10 +147,10 @@ def step_kernel(
         if layer + 1 < layers:
             following = address(entry, 13, head)
             pair = pair_row(me * QKV_N + tl.arange(0, QKV_N), HEAD_DIM)
-            ask(following, pair, HEAD_DIM // 2, rows, K, AHEAD, THREADS)
+            ask(following, pair, HEAD_DIM // 2, rows, K, AHEAD)
         else:
             word = me * HEAD_N + tl.arange(0, HEAD_N)
-            ask(head, word, None, N, K, AHEAD, THREADS)
+            ask(head, word, None, N, K, AHEAD)
         passed += programs
         arrive_and_wait(arrived, passed, INTERPRETED)
     tiles = tl.cdiv(N, HEAD_N)

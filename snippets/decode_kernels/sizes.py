@@ -42,7 +42,7 @@ class Tiles:
     head: Tile
     block_keys: int = 64
     splits: int = 16
-    ahead: int = 512
+    ahead: int = 4096
     """Elements of each row asked for while the kernel before still runs."""
 
 
@@ -59,14 +59,14 @@ FEW_TOKENS = Tiles(
     gate_up=Tile(16, 256),
     down=Tile(16, 256),
     head=Tile(32, 256),
+    ahead=2048,
 )
 INT8_ONE_TOKEN = Tiles(
     qkv=Tile(8, 1024),
     out=Tile(8, 1024),
     gate_up=Tile(8, 1024),
     down=Tile(8, 1024),
-    head=Tile(16, 1024),
-    ahead=1024,
+    head=Tile(8, 2048),
 )
 INT8_FEW_TOKENS = Tiles(
     qkv=Tile(16, 512),
@@ -74,7 +74,7 @@ INT8_FEW_TOKENS = Tiles(
     gate_up=Tile(16, 512),
     down=Tile(16, 512),
     head=Tile(32, 256),
-    ahead=1024,
+    ahead=2048,
 )
 """Mostly as many bytes as in bf16, of twice as many weights."""
 

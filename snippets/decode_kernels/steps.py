@@ -64,8 +64,8 @@ class TokenStep:
         self.tiles = tiles or tiles_for(batch, self.int8)
         self.early = early and launches_dependents(weight.device)
         self.tokens = 1 if batch == 1 else max(8, power_of_two(batch))
-        splits, words = self.tiles.splits, config.vocab
-        slots = triton.cdiv(words, self.tiles.head.rows)
+        splits = self.tiles.splits
+        slots = config.vocab  # other tiles of the head may have one row
         like = {"device": weight.device, "dtype": weight.dtype}
         wide = {"device": weight.device, "dtype": torch.float32}
         whole = {"device": weight.device, "dtype": torch.int32}
@@ -102,9 +102,9 @@ class TokenStep:
 
     @property
     def group(self) -> int:
-        """Query heads of a head of keys and values, as a tile holds them."""
+        """Room for the query heads of a head of keys and values."""
         config = self.model.config
-        return max(16, power_of_two(config.heads // config.kv_heads))
+        return power_of_two(config.heads // config.kv_heads)
 
     def options(self, tile: Tile) -> dict[str, Any]:
         """Constants of a kernel that multiplies, and how it is launched."""
@@ -115,7 +115,6 @@ class TokenStep:
             "STAGES": tile.stages,
             "PARTS": tile.parts,
             "AHEAD": self.tiles.ahead,
-            "THREADS": 32 * tile.warps,
             "INTERPRETED": interpreted(),
             "DEPENDENT": self.early,
             "num_warps": tile.warps,

@@ -135,7 +135,7 @@ def head_tile(
     word, and prepares the next step: x becomes the embedding of the token that
     was chosen.
 
-    best and best_row: (tiles, TOKENS).
+    best and best_row: (tiles or more, TOKENS).
     """
     row = tile * BLOCK_N + tl.arange(0, BLOCK_N)
     logit, _ = multiply(
@@ -167,14 +167,17 @@ def head_tile(
             first = tl.min(tl.where(value == top[None, :], its_word, N), 0)
             word = tl.where(top > largest, first, word)
             largest = tl.maximum(largest, top)
+        word = tl.minimum(word, N - 1)  # NaN equals nothing
         tl.store(token_out + token, word.to(tl.int64), token < M)
         tl.store(logit_out + token, largest.to(x.dtype.element_ty), token < M)
-        for k in range(0, K, BLOCK_K):
-            col = k + tl.arange(0, BLOCK_K)
+        K = K // 8 * 8  # true of K, but unknown to the compiler
+        WIDE: tl.constexpr = 2048 // TOKENS
+        for k in range(0, K, WIDE):
+            col = k + tl.arange(0, WIDE)
             there = (token < M)[:, None] & (col < K)[None, :]
             found = tl.load(
                 embedding + word[:, None].to(tl.int64) * K + col[None, :], there
             )
             tl.store(x + token[:, None] * K + col[None, :], found, there)
         tl.store(position, tl.load(position) + 1)
-        tl.atomic_xchg(arrived, 0)
+        tl.store(arrived, 0)

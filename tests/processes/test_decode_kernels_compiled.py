@@ -10,7 +10,7 @@ import pytest
 from triton.runtime.jit import JITFunction
 
 from snippets.decode_kernels import kernels, persistent
-from snippets.decode_kernels.one_kernel import PER_MULTIPROCESSOR, REGISTERS as STEP_REGISTERS, STAGES
+from snippets.decode_kernels.one_kernel import BLOCK_KEYS, PER_MULTIPROCESSOR, REGISTERS as STEP_REGISTERS, STAGES
 from snippets.decode_kernels.sizes import Tile, tiles_for
 from snippets.fused_mlp.experiments.compiling import Code, build, read
 from tests.processes.fused_compiling import REGISTERS, check_resources, with_tools
@@ -41,7 +41,7 @@ TYPES = {
     **dict.fromkeys(("position", "token", "table"), "*i64"),
     **dict.fromkeys(("eps", "scale"), "fp32"),
 }
-ATTENTION = {"HEAD_DIM": 64, "GROUP": 16, "BLOCK_KEYS": 64, "SPLITS": 16}
+ATTENTION = {"HEAD_DIM": 64, "GROUP": 8, "BLOCK_KEYS": 64, "SPLITS": 16}
 PARTS = {
     "qkv": kernels.qkv_kernel,
     "out": kernels.residual_kernel,
@@ -79,7 +79,6 @@ def code_of(
 def constants_of(tile: Tile, tokens: int, ahead: int) -> dict[str, object]:
     return {
         "TOKENS": tokens, "BLOCK_K": tile.block_k, "STAGES": tile.stages, "PARTS": tile.parts, "AHEAD": ahead,
-        "THREADS": 32 * tile.warps,
     }  # fmt: skip
 
 
@@ -136,6 +135,7 @@ def test_a_whole_step_fits_a_multiprocessor(int8: bool, capability: int) -> None
     tile = replace(tiles.gate_up, stages=STAGES)
     constants = {
         **ATTENTION, **constants_of(tile, 1, tiles.ahead if capability >= 90 else 0), "HEAD_DIM": 128,
+        "GROUP": 4, "BLOCK_KEYS": BLOCK_KEYS,
         "QKV_N": tiles.qkv.rows, "OUT_N": tiles.out.rows, "UP_N": tiles.gate_up.rows, "DOWN_N": tiles.down.rows,
         "HEAD_N": tiles.head.rows,
     }  # fmt: skip

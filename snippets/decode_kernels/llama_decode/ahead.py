@@ -1,1 +1,1 @@
-../../fused_mlp/geglu/ahead.py
+../ahead.py

@@ -11,7 +11,7 @@ import triton
 import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from .attending import attend_tile
+from .attending import ask_block, attend_tile
 from .kernels import begin
 from .products import multiply
 from .tiles import gate_up_tile, pair_row, residual_tile
@@ -25,8 +25,8 @@ def project_kernel(
     arrived, M, K, heads, kv_heads, length, angle_stride, eps,
     HEAD_DIM: tl.constexpr, TOKENS: tl.constexpr, BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr, STAGES: tl.constexpr, PARTS: tl.constexpr,
-    AHEAD: tl.constexpr, THREADS: tl.constexpr, INTERPRETED: tl.constexpr,
-    DEPENDENT: tl.constexpr, COUNTERS: tl.constexpr,
+    AHEAD: tl.constexpr, INTERPRETED: tl.constexpr, DEPENDENT: tl.constexpr,
+    COUNTERS: tl.constexpr,
 ):  # fmt: skip
     """Norm, products, rotation, and the write into the cache, of BLOCK_N pairs
     of rows of one of three weights. Row `position` of the cache is written, or
@@ -46,7 +46,7 @@ def project_kernel(
     own_heads = tl.where(is_q, heads, kv_heads)
     pair = own_tile * BLOCK_N + tl.arange(0, BLOCK_N)
     row, rows = pair_row(pair, HEAD_DIM), own_heads * HEAD_DIM
-    begin(weight, row, half, rows, K, AHEAD, THREADS, DEPENDENT)
+    begin(weight, row, half, rows, K, AHEAD, DEPENDENT)
     if tile == 0:  # attention counts from zero
         counter = tl.arange(0, COUNTERS)
         tl.store(arrived + counter, 0, counter < M * kv_heads)
@@ -86,11 +86,13 @@ def attend_kernel(
     HEAD_DIM: tl.constexpr, GROUP: tl.constexpr, BLOCK_KEYS: tl.constexpr,
     SPLITS: tl.constexpr, INTERPRETED: tl.constexpr, DEPENDENT: tl.constexpr,
 ):  # fmt: skip
+    tile = tl.program_id(0)
     if DEPENDENT:
         gdc_launch_dependents()
+        ask_block(tile, keys, values, length, HEAD_DIM, BLOCK_KEYS, SPLITS)
         gdc_wait()
     attend_tile(
-        tl.program_id(0), q, keys, values, position, sums, tops, arrived, out,
+        tile, q, keys, values, position, sums, tops, arrived, out,
         heads, kv_heads, length, scale, HEAD_DIM, GROUP, BLOCK_KEYS, SPLITS,
         INTERPRETED, mask, mask_stride,
     )  # fmt: skip
@@ -101,12 +103,12 @@ def residual_kernel(
     y, weight, x, out, M, N, K,
     TOKENS: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
     STAGES: tl.constexpr, PARTS: tl.constexpr, AHEAD: tl.constexpr,
-    THREADS: tl.constexpr, INTERPRETED: tl.constexpr, DEPENDENT: tl.constexpr,
+    INTERPRETED: tl.constexpr, DEPENDENT: tl.constexpr,
 ):  # fmt: skip
     """out (M, N) = x (M, N) + y (M, K) @ weight.T; out may be x."""
     tile = tl.program_id(0)
     row = tile * BLOCK_N + tl.arange(0, BLOCK_N)
-    begin(weight, row, None, N, K, AHEAD, THREADS, DEPENDENT)
+    begin(weight, row, None, N, K, AHEAD, DEPENDENT)
     residual_tile(
         tile, y, weight, None, x, M, N, K, TOKENS, BLOCK_N, BLOCK_K, STAGES,
         PARTS, INTERPRETED, out,
@@ -118,12 +120,12 @@ def gate_up_kernel(
     x, gain, gate, up, out, M, N, K, eps,
     TOKENS: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
     STAGES: tl.constexpr, PARTS: tl.constexpr, AHEAD: tl.constexpr,
-    THREADS: tl.constexpr, INTERPRETED: tl.constexpr, DEPENDENT: tl.constexpr,
+    INTERPRETED: tl.constexpr, DEPENDENT: tl.constexpr,
 ):  # fmt: skip
     """out (M, N) = silu(norm(x) @ gate.T) * (norm(x) @ up.T)."""
     tile = tl.program_id(0)
     row = tile * BLOCK_N + tl.arange(0, BLOCK_N)
-    begin(gate, row, 0, N, K, AHEAD, THREADS, DEPENDENT, up)
+    begin(gate, row, 0, N, K, AHEAD, DEPENDENT, up)
     gate_up_tile(
         tile, x, gain, gate, None, out, M, N, K, eps, TOKENS, BLOCK_N, BLOCK_K,
         STAGES, PARTS, INTERPRETED, up,

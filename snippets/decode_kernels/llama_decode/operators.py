@@ -62,7 +62,6 @@ def options(x: Tensor, tile: Tile) -> dict[str, Any]:
         "STAGES": tile.stages,
         "PARTS": tile.parts,
         "AHEAD": tiles_for(batch, False).ahead,
-        "THREADS": 32 * tile.warps,
         "INTERPRETED": is_interpreted(),
         "DEPENDENT": dependent,
         "num_warps": tile.warps,
@@ -164,7 +163,7 @@ def complete(
     attend_kernel[batch * kv_heads * tiles.splits,](
         q, keys, values, position, mask, sums, tops, arrived, attended, heads,
         kv_heads, length, mask_stride, scale, HEAD_DIM=head_dim,
-        GROUP=max(16, power_of_two(heads // kv_heads)),
+        GROUP=power_of_two(heads // kv_heads),
         BLOCK_KEYS=tiles.block_keys, SPLITS=tiles.splits,
         INTERPRETED=is_interpreted(), DEPENDENT=dependent, num_warps=4,
         launch_pdl=dependent,

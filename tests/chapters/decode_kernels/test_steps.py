@@ -266,6 +266,27 @@ def test_a_step_without_a_gpu_says_so() -> None:
         steps.TokenStep(join_projections(plain), model.static_cache(plain, 1, 8), 1)
 
 
+def test_a_step_has_room_for_all_tiles_of_the_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The head writes one maximum for each of its programs."""
+    launched: list[tuple[str, int]] = []
+    monkeypatch.setattr(steps, "require_device", lambda *_: None)
+    monkeypatch.setattr(
+        steps.TokenStep,
+        "run",
+        lambda _, kernel, programs, *given, **options: launched.append((kernel.__name__, programs)),
+    )
+    plain = join_projections(model.build("tiny", "cpu", torch.float32, 8))
+    for batch, shapes in ((1, "one_token"), (2, "few_tokens")):
+        step = steps.TokenStep(plain, model.static_cache(plain, batch, 8), batch)
+        default = step.tiles
+        for tile in candidates_of(str(SWEPT[shapes]), str(SWEPT["stages"]), str(SWEPT["warps"])):
+            step.tiles = replace(default, head=tile)
+            step.launch_head()
+            assert launched.pop() == ("head_kernel", -(-plain.config.vocab // tile.rows))
+            assert step.best.shape[0] * tile.rows >= plain.config.vocab
+            assert step.best.shape == step.best_row.shape == (step.best.shape[0], step.tokens)
+
+
 def test_rows_of_int8_have_16_elements() -> None:
     config = Config(1, 64, 72, 4, 2, 32)
     sizes.require(config, 1)
