@@ -25,7 +25,7 @@ def alone_percents(device: Device) -> dict[str, float]:
         for tokens in ("512", "8192")
     }
     split = ratio(device, rows_on(2), (*mlp, "alone", "us"), (*mlp, "reduced", "us"))
-    percents["split MLP, hidden width 3,072, 8,192 rows"] = 100 * split.number
+    percents["split MLP, hidden width 3,072"] = 100 * split.number
     percents |= {f"pipeline, {count} micro-batches": 100 - bubble(device, 2, count).number for count in (2, 8)}
     return {name: min(100.0, percent) for name, percent in percents.items()}
 

@@ -113,7 +113,7 @@ def test_formulas(device: Device) -> None:
 
 
 def test_the_opening_counts_what_noise_makes_faster_as_the_work_alone(device: Device, tmp_path: Path) -> None:
-    names = ("sharded weights, 512 tokens", "sharded weights, 8,192 tokens", "split MLP, hidden width 3,072, 8,192 rows")
+    names = ("sharded weights, 512 tokens", "sharded weights, 8,192 tokens", "split MLP, hidden width 3,072")
     found = splitting.alone_percents(changed(device, tmp_path, data={"fsdp_tokens": made.by_tokens(many=0.9)}))
     assert tuple(found)[:3] == names
     assert found["sharded weights, 8,192 tokens"] == 100.0
