@@ -30,8 +30,6 @@ WITHOUT_SPREAD = {
     "RG62": "the mean power of a second, one number for each mode",
     "R17": "a process has one first step",
     "TS30": "likewise",
-    "SG24": "interpolated between points of a sweep",
-    "SG27": "the grid of a kernel, one number",
 }
 """Claims about times that one number decides, and why."""
 

@@ -21,7 +21,7 @@ from snippets.lab.finding import (
 )
 from snippets.lab.finding.probed import entry, rate, ratio, time
 from snippets.lab.page import Computation, floor_bars, prediction as prediction, show as show
-from snippets.several_gpus.findings.link import sent_share
+from snippets.several_gpus.findings.link import sent_share, size_text
 
 BESIDE = "several_gpus/beside"
 NAMES = {
@@ -214,7 +214,7 @@ FIGURES: Mapping[str, Measure] = {
     "slowdown_by_copy": lambda device: slowdown(device, "copy"),
     "pair_of_all_reduce": lambda device: pair_ratio(device, "all_reduce"),
     "pair_of_copy": lambda device: pair_ratio(device, "copy"),
-    "transfer_bytes": lambda device: Figure(entry(device, BESIDE, "bytes"), "bytes", origin=BESIDE),
+    "transfer_bytes": lambda device: Figure(size_text(entry(device, BESIDE, "bytes")), origin=BESIDE),
     "multiprocessors": lambda device: Figure(multiprocessors(device), origin=BESIDE),
     "multiprocessors_left": lambda device: Figure(
         multiprocessors(device) - blocks(device, "all_reduce"), origin=BESIDE

@@ -118,7 +118,7 @@ def one_bucket_is_exposed(device: Device) -> Figure:
 
 @claim("SG18", at_most(50), scope="timing")
 def buckets_are_hidden(device: Device) -> Figure:
-    """With DDP and views of the buckets, another kernel runs during at least half of the time of the all-reduces."""
+    """With DDP and views of the buckets, the all-reduces are exposed for at most half of their time."""
     return exposed_share(device, "ddp_views")
 
 
@@ -126,8 +126,9 @@ def ladder_bars(device: Device) -> Html:
     """A step on each rung, above a step without communication."""
     rungs = {name: step_us(device, each) for name, each in RUNGS.items()}
     alone = ("without communication: ranks do not exchange gradients", step_us(device, "alone"))
-    conditions = "Two GPUs, without the profiler, slowest rank. One linear scale."
-    return floor_bars(device, alone, rungs, "One training step in five versions", conditions=conditions)
+    conditions = f"Two GPUs, {TOKENS:,} tokens on each GPU, without the profiler, slowest rank. One linear scale."
+    caption = "One training step without communication, and in five versions"
+    return floor_bars(device, alone, rungs, caption, conditions=conditions)
 
 
 def ladder_table(device: Device) -> Html:
@@ -152,6 +153,7 @@ def ranks_of_rungs(device: Device) -> Html:
 
 FIGURES: Mapping[str, Measure] = {
     "gradient_bytes": lambda device: Figure(gradient_bytes(WIDTH, BLOCKS), "bytes", origin="the sizes of the model"),
+    "ladder_tokens": lambda device: Figure(TOKENS, origin="the sizes of the model"),
     "parameter_tensors": lambda device: Figure(PARAMETERS, origin="the sizes of the model"),
     "each_parameter_added_us": lambda device: exposed_us(device, "each_parameter"),
     "one_bucket_added_us": lambda device: exposed_us(device, "one_bucket"),

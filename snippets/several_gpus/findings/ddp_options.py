@@ -18,9 +18,10 @@ from snippets.lab.finding import (
 )
 from snippets.lab.finding.probed import entry, ratio, time
 from snippets.lab.page import show as show
-from snippets.several_gpus.findings.data_parallel import BF16_BYTES, WIDTH
+from snippets.several_gpus.findings.data_parallel import BF16_BYTES, BLOCKS, WIDTH
 
 OPTIONS = "several_gpus/ddp_options"
+MODEL = f"{BLOCKS} blocks of width {WIDTH}"
 
 
 @claim("SG20", equals(True))
@@ -64,7 +65,8 @@ def options_table(device: Device) -> Html:
         us = time(device, OPTIONS, "variants", name, "us")
         rows.append([name, figure_cell(us), f"{len(sent)}", *ends])
     head = ["option", "time of a step", "buckets", "first bucket", "last bucket"]
-    return table("Options of DistributedDataParallel, with 2,048 tokens on each of two GPUs", head, rows)
+    caption = f"Options of DistributedDataParallel: steps of {MODEL} with 2,048 tokens on each of two GPUs"
+    return table(caption, head, rows)
 
 
 def _option_order(name: str) -> tuple[bool, int, str]:
@@ -82,7 +84,7 @@ def accumulation_table(device: Device) -> Html:
         [name, str(batches if kind == "synced_us" else 1), figure_cell(_accumulated(device, kind))]
         for name, kind in names.items()
     ]
-    caption = f"A step of {batches} batches of {data['tokens']:,} tokens"
+    caption = f"A step of {MODEL} with {batches} batches of {data['tokens']:,} tokens"
     return table(caption, ["", "transfers of all gradients", "time of a step"], rows)
 
 

@@ -131,7 +131,7 @@ def token_table(device: Device) -> Html:
     head = [
         "decoder",
         "time on one GPU",
-        "reading on other GPUs",
+        "saved by reading less",
         "all-reduces alone",
         "predicted time",
         "measured time",
@@ -144,7 +144,7 @@ FIGURES: Mapping[str, Measure] = {
     "decode_small_reading": lambda device: reading_share(device, "1.1b"),
     "decode_large_reading": lambda device: reading_share(device, "8b"),
     "decode_small_over_one": lambda device: token_over_one(device, 2, "1.1b", "nccl"),
-    "decode_large_over_one": lambda device: token_over_one(device, 2, "8b", "one_shot"),
+    "decode_large_over_one": lambda device: token_over_one(device, 2, "8b", "nccl"),
     "decode_sum_nccl": lambda device: changed(
         sums(device, 2, "8b", "nccl"), 1 / (2 * entry(device, decode_on(2), "sizes", "8b", "layers"))
     ),

@@ -274,7 +274,8 @@ FIGURES: Mapping[str, Measure] = {
     "latency_us": latency_us,
     "half_predicted": half_predicted,
     "half_measured": half_measured,
+    "smallest_bytes": lambda device: Figure(size_text(SMALLEST), origin=LINKS[2]),
+    "call_bytes": lambda device: Figure(size_text(entry(device, LINKS[2], "calls", "bytes")), origin=LINKS[2]),
     "one_call_us": lambda device: time(device, LINKS[2], "calls", "counts", FEW, "launched_us"),
     "many_calls_us": lambda device: time(device, LINKS[2], "calls", "counts", MANY, "launched_us"),
-    "call_bytes": lambda device: Figure(entry(device, LINKS[2], "calls", "bytes"), "bytes", origin=LINKS[2]),
 }

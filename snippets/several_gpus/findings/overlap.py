@@ -199,6 +199,7 @@ FIGURES: Mapping[str, Measure] = {
     "all_reduces_us": lambda device: device[DURING].per_step(collectives_us, "us"),
     "one_all_reduce_us": lambda device: device[AFTER].per_step(collectives_us, "us"),
     "dividing_us": lambda device: more_us(device, OTHERS, DURING, VERSIONS["without communication"]),
+    "joining_us": lambda device: more_us(device, OTHERS, AFTER, VERSIONS["without communication"]),
     "copies_us": copies_us,
     "remaining_share": remaining_share,
     "ladder_watts": watts,

@@ -131,7 +131,8 @@ def kept_weights(device: Device) -> Figure:
 
 @claim("SG44", at_least(1))
 def root_peak(device: Device) -> Figure:
-    """With only the root sharded, a step's peak memory is higher by at least the bytes of all weights in bf16."""
+    """A step's peak memory is higher with only the root sharded than with each block sharded, by at least the bytes of
+    all weights in bf16."""
     return unpaired_ratio(more_held(device, "root_only", "peak"), whole_weights(device))
 
 
@@ -218,7 +219,10 @@ def traffic_table(device: Device) -> Html:
         figures = [derived, measured, run_of(device, variant).time("iteration"), exposed_share(device, variant)]
         rows.append([heading, str(PASSES[variant]), *map(figure_cell, figures)])
     head = ["sharded", "passes", "predicted bytes", "bytes in the trace", "time of a step", "exposed communication"]
-    return table("Bytes that a GPU sends in a sharded training step, and the time of the step", head, rows)
+    run = run_of(device, "per_block")
+    tokens = parameter(run, "batch") * parameter(run, "tokens")
+    caption = f"Bytes that a GPU sends in a sharded step with {tokens:,} tokens on each GPU, and the time of the step"
+    return table(caption, head, rows)
 
 
 def memory_table(device: Device) -> Html:

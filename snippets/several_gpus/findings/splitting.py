@@ -10,7 +10,7 @@ from snippets.several_gpus.findings.pipeline import bubble
 from snippets.several_gpus.findings.sharded import TOKENS
 from snippets.several_gpus.findings.tensor_parallel import BOOK, rows_on
 
-ALONE, ADDED = "the same work alone", "added by splitting"
+ALONE, ADDED = "the same work of one GPU alone", "added by splitting"
 
 
 def alone_percents(device: Device) -> dict[str, float]:

@@ -233,6 +233,8 @@ FIGURES: Mapping[str, Measure] = {
     "tensor_bus_large_8192": lambda device: reached_bus(device, 2, LARGE, "8192"),
     "tensor_rate_book_128": lambda device: reached_rate(device, 2, BOOK, "128"),
     "tensor_rate_book_8192": lambda device: reached_rate(device, 2, BOOK, "8192"),
+    "tensor_overlap_128": lambda device: way_over(device, 2, LARGE, "128", "overlapped", "sequence"),
+    "tensor_overlap_8192": lambda device: way_over(device, 2, LARGE, "8192", "overlapped", "sequence"),
     "tensor_products_sequence": lambda device: product_count(device, "sequence"),
     "tensor_products_overlapped": lambda device: product_count(device, "overlapped"),
 }

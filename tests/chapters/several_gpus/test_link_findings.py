@@ -67,7 +67,7 @@ def test_figures_of_the_link(device: Device) -> None:
         "half_predicted": "3.19 MB",
         "half_measured": "3.38 MB",
         "many_calls_us": "30.7 ms",
-        "call_bytes": "67.1 MB",
+        "call_bytes": "64 MiB",
     }
 
 
