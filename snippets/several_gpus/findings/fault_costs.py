@@ -118,6 +118,12 @@ def launching_us(device: Device, loop: str) -> Figure:
     return Figure(part.launching_us, "us", origin=f"{run.origin}, the report of its ranks")
 
 
+def traced_us(device: Device, loop: str) -> Figure:
+    """The time of a step in the trace, on the rank with the longest steps."""
+    run = device[f"{CHAPTER}/{loop}"]
+    return Figure(max(part.step_us for part in compare_ranks(run).parts), "us", origin=f"{run.origin}, its trace")
+
+
 def tokens(device: Device) -> Figure:
     """The tokens of a rank in a step of the loops with DDP."""
     (loop,) = find(f"{CHAPTER}/ddp_after")
@@ -168,6 +174,8 @@ FIGURES: Mapping[str, Measure] = {
     "afterwards_newly_hidden": newly_hidden_us,
     "afterwards_saved": lambda device: saved(device, "afterwards"),
     "late_small_launching": lambda device: launching_us(device, "late_small_before"),
+    "on_time_traced": lambda device: traced_us(device, "item_after"),
+    "on_time_untraced": lambda device: device[f"{CHAPTER}/item_after"].time("iteration"),
     "on_time_launching": lambda device: launching_us(device, "item_after"),
     "unused_last_reduce": lambda device: last_reduce_us(device, "unused_before"),
     "default_last_reduce": lambda device: last_reduce_us(device, "ddp_after"),
