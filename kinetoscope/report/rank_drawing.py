@@ -17,7 +17,7 @@ KINDS: Mapping[str, str] = {
     "own": "own work: kernels and copies that do not communicate",
     "hidden": "communication during own work: hidden",
     "transfer": "transfer without own work: exposed",
-    "waiting": "waiting for a rank without own work: exposed",
+    "waiting": "waiting without own work: exposed",
     "waiting-hidden": "waiting during own work: hidden",
     "idle": "idle: nothing runs",
 }

@@ -28,7 +28,7 @@ def all_reduce_rows(device: Device) -> Html:
         [code(name), text, f"{len(spans)}", format_value(math.fsum(span.duration_us for span in spans), "us")]
         for name, text, spans in _rows(run, run.step)
     ]
-    caption = "The all-reduces of one step of rank 0, parameter by parameter"
+    caption = "The all-reduces of one step of rank 0, one all-reduce for each parameter"
     return table(caption, ["row", "what it is", "number", "total time"], body, text_columns=2)
 
 

@@ -23,7 +23,7 @@ from snippets.lab.finding import (
     unpaired_ratio,
 )
 from snippets.lab.page import show as show
-from snippets.several_gpus.findings.fault_loops import CHAPTER, FAULTS, exposed_us, ranks_mean
+from snippets.several_gpus.findings.fault_loops import CHAPTER, FAULTS, exposed_us, ranks_mean, saved
 from snippets.several_gpus.findings.hiding import matmul_rate
 from snippets.several_gpus.findings.link import largest_bus, sent_share
 
@@ -91,14 +91,19 @@ def last_bucket(device: Device) -> Figure:
 
 
 def balance(device: Device) -> Html:
-    """Exposed communication and matrix products of a step, before and after each fix that hides communication."""
+    """Exposed communication and matrix products of a step, before and after each fix that hides communication, and what
+    the fix saves: an estimate from both, and measured."""
     rows: list[list[Cell]] = []
     for name in HIDING:
         loops = [loop.partition("/")[2] for loop in FAULTS[name].loops]
         pairs = [[of(device, loop) for loop in loops] for of in (exposed_us, products_us)]
-        cells = [figure_cell(each) for pair in pairs for each in pair]
+        figures = [each for pair in pairs for each in pair]
+        (exposed, exposed_after), (products, products_after) = pairs
+        less = exposed.number - exposed_after.number - (products_after.number - products.number)
+        cells = map(figure_cell, [*figures, derived(less, *figures, unit="us"), saved(device, name)])
         rows.append([FAULTS[name].title, *cells])
     head = ["fault", *(f"{what}, {state} the fix" for what in ("exposed", "products") for state in ("before", "after"))]
+    head += ["estimate", "saved time"]
     return table(
         "Exposed communication, and the sum of the products' durations, in a step of the trace, mean of the ranks",
         head,
@@ -111,6 +116,12 @@ def launching_us(device: Device, loop: str) -> Figure:
     run = device[f"{CHAPTER}/{loop}"]
     (part,) = (part for part in compare_ranks(run).parts if part.rank == 1)
     return Figure(part.launching_us, "us", origin=f"{run.origin}, the report of its ranks")
+
+
+def traced_us(device: Device, loop: str) -> Figure:
+    """The time of a step in the trace, on the rank with the longest steps."""
+    run = device[f"{CHAPTER}/{loop}"]
+    return Figure(max(part.step_us for part in compare_ranks(run).parts), "us", origin=f"{run.origin}, its trace")
 
 
 def tokens(device: Device) -> Figure:
@@ -132,6 +143,20 @@ def micro_share(device: Device) -> Figure:
     return derived(MICRO_BATCHES * whole.number, whole, unit="%")
 
 
+def uneven_ceiling_us(device: Device) -> Figure:
+    """The ceiling of the rule `stragglers` in the loop whose rank 0 has more sequences; none if it names no rank."""
+    run = device[FAULTS["uneven"].loops[0]]
+    late = compare_ranks(run).straggler
+    saving_us = late.saving_us if late is not None else 0.0
+    return Figure(saving_us, "us", origin=f"{run.origin}, the report of its ranks")
+
+
+def newly_hidden_us(device: Device) -> Figure:
+    """How much less communication a step exposes if its all-reduces start during backward."""
+    before, after = (exposed_us(device, loop) for loop in ("afterwards_before", "ddp_after"))
+    return derived(before.number - after.number, before, after, unit="us")
+
+
 def shared_out_us(device: Device) -> Figure:
     """What the report expects of sharing out the additional work of the late rank over both ranks."""
     run = device[FAULTS["uneven"].loops[0]]
@@ -144,8 +169,13 @@ FIGURES: Mapping[str, Measure] = {
     "fault_tokens": tokens,
     "fault_reduce_share": reduce_share,
     "fault_micro_share": micro_share,
+    "uneven_late_ceiling": uneven_ceiling_us,
     "uneven_shared_out": shared_out_us,
+    "afterwards_newly_hidden": newly_hidden_us,
+    "afterwards_saved": lambda device: saved(device, "afterwards"),
     "late_small_launching": lambda device: launching_us(device, "late_small_before"),
+    "on_time_traced": lambda device: traced_us(device, "item_after"),
+    "on_time_untraced": lambda device: device[f"{CHAPTER}/item_after"].time("iteration"),
     "on_time_launching": lambda device: launching_us(device, "item_after"),
     "unused_last_reduce": lambda device: last_reduce_us(device, "unused_before"),
     "default_last_reduce": lambda device: last_reduce_us(device, "ddp_after"),

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from kinetoscope.html import Cell, Html, table
 from snippets.lab.charts.numbers import figure_cell
 from snippets.lab.finding import Device
+from snippets.lab.finding.fault import Fault
 from snippets.lab.page import (
     fault_bars,
     mend_diff,
@@ -21,6 +22,7 @@ from snippets.several_gpus.findings.fault_loops import (
     CHAPTER,
     FAULTS,
     LOOPS,
+    PROFILED,
     calls,
     profiled,
     profiled_nccl,
@@ -39,15 +41,18 @@ KINDS: Mapping[str, str] = {
 
 def opening(device: Device) -> Html:
     """A step of four faults' loops, before and after the fix."""
-    caption = "Time of a step on two GPUs with one of four faults, before and after the fix"
+    caption = "Time of a step on two GPUs, before and after the fix of a fault"
     return fault_bars(device, map(FAULTS.__getitem__, OPENING), caption, "time of a step")
 
 
 def bars(device: Device, name: str) -> Html:
     """A step of a fault's loops, before and after the fix, and of a fix that does not help."""
     runs = {label: device[loop].timing("iteration") for label, loop in LOOPS[name].items()}
-    caption = f"{FAULTS[name].title}: time of a step before and after the fix"
-    return timing_bars(device, {FAULTS[name].title: runs}, caption, axis="time of a step")
+    title = FAULTS[name].title
+    # Labels of bars are cut, headings are not.
+    is_pair = len(runs) == len(FAULTS[name].loops)
+    groups = {title: runs} if is_pair else {label: {"step": run} for label, run in runs.items()}
+    return timing_bars(device, groups, f"{title}: time of a step before and after the fix", axis="time of a step")
 
 
 def mend(device: Device, before: str, after: str) -> Html:
@@ -126,4 +131,5 @@ SIZES: Mapping[str, str] = {
 
 def sizes(device: Device) -> Html:
     """The sizes of each fault's loops; the same for every device."""
-    return size_table(FAULTS.values(), SIZES, "Sizes of the loops with faults")
+    profilers = Fault("profilers", "A profile of rank 0 alone", (PROFILED, PROFILED))
+    return size_table([*FAULTS.values(), profilers], SIZES, "Sizes of the loops with faults")
