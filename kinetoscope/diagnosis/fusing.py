@@ -15,6 +15,8 @@ from kinetoscope.trace.work import TYPE_BYTES
 
 Shape = tuple[int, ...]
 OPTIMIZER = "Optimizer.step#"
+_ACCUMULATION = "torch::autograd::AccumulateGrad"
+"""Adds a gradient to that of earlier backwards, and runs hooks, such as DDP's."""
 _FILLS = {"aten::fill_", "aten::zero_"}
 _BOOLEAN = {
     *("aten::eq", "aten::ne", "aten::lt", "aten::le", "aten::gt", "aten::ge", "aten::logical_and", "aten::logical_not"),
@@ -23,15 +25,16 @@ _BOOLEAN = {
 
 
 def is_elementwise(activity: GpuActivity) -> bool:
-    """Whether it is a kernel of ATen that computes element by element, or converts a type; a fill does not count."""
+    """Whether it is a kernel of ATen that computes element by element, or converts a type, in code that a compiler
+    could fuse; a fill does not count."""
     if activity.kind != "kernel":
         return False
     decoded = decode_kernel_name(activity.name)
     if decoded.library != "aten" or "multi_tensor_apply" in activity.name:
         return False
     if decoded.operation == "copy":
-        return is_conversion(activity.op) and not in_optimizer(activity)
-    if decoded.operation != "elementwise" or in_optimizer(activity):
+        return is_conversion(activity.op) and not (in_optimizer(activity) or _accumulates(activity))
+    if decoded.operation != "elementwise" or in_optimizer(activity) or _accumulates(activity):
         return False
     return not (activity.op and activity.op.name in _FILLS)
 
@@ -52,6 +55,11 @@ def is_conversion(op: CpuOp | None) -> bool:
 def in_optimizer(activity: GpuActivity) -> bool:
     """Whether an optimizer's step launched it."""
     return any(op.name.startswith(OPTIMIZER) for op in around(activity))
+
+
+def _accumulates(activity: GpuActivity) -> bool:
+    """Whether autograd launched it to accumulate a gradient: no compiler reaches it, and each gradient has its own."""
+    return any(op.name == _ACCUMULATION for op in around(activity))
 
 
 def output_shape(op: CpuOp | None) -> Shape | None:

@@ -137,6 +137,7 @@ def mutants(experiment: str, with_trace: bool) -> tuple[Mutant, ...]:
             Mutant(experiment, name, kind, None, change)
             for name, kind, change in recording_changes.generic(run.recording)
         ),
+        *(_of_ranks(run) if with_trace and last else ()),
         *(Mutant(experiment, *each) for each in of_trace),
         *(
             Mutant(experiment, f"rank {last}: {name}", kind, change, rank=last)
@@ -144,6 +145,20 @@ def mutants(experiment: str, with_trace: bool) -> tuple[Mutant, ...]:
             if last and name.endswith("all GPU work")
         ),
     )
+
+
+def _of_ranks(run: Run) -> Iterator[Mutant]:
+    """What flips claims about late ranks. Few, as it takes long to compare ranks anew."""
+    traces = [rank.trace for rank in on_ranks(run)]
+    last = len(traces) - 1
+
+    def mirrored(own: Trace) -> Trace:
+        assert own.rank is not None
+        return trace_changes.mirrored(traces[last - own.rank], last)
+
+    yield Mutant(run.id, "ranks in reverse order", "either", mirrored)
+    change = trace_changes.only_communication
+    yield Mutant(run.id, f"rank {last}: dropped: all but communication", "structure", change, rank=last)
 
 
 def generic(claim: Claim, experiments: Mapping[str, bool]) -> list[Mutant]:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from kinetoscope.trace.communication import is_collective
 from kinetoscope.trace.events import CpuOp, CudaCall, GpuActivity, Span, Step, Trace, by_start
 
 replace = msgspec.structs.replace
@@ -35,6 +36,7 @@ def generic(trace: Trace) -> Iterator[Named]:
         yield f"{factor:g} times as long: all GPU work", "time", activities(None, _longer(factor))
     yield "later: all GPU work", "time", activities(None, _later)
     yield "back to back: all GPU work", "time", _back_to_back
+    yield "as long as the first of its name: all GPU work", "time", _evened
     yield "dropped: all GPU work", "structure", _dropped_from(0)
     yield "dropped: all copies", "structure", activities(None, _without_copies)
     yield from _of_spans(trace)
@@ -255,6 +257,36 @@ def _back_to_back(trace: Trace) -> Trace:
             new[id(activity)] = (replace(activity, start_us=end_us),)
             end_us += activity.duration_us
     return _with_activities(trace, new)
+
+
+def _evened(trace: Trace) -> Trace:
+    """All work of a name takes as long as the first."""
+    first = {activity.name: activity.duration_us for activity in reversed(trace.activities)}
+    return activities(None, lambda activity: (replace(activity, duration_us=first[activity.name]),))(trace)
+
+
+def only_communication(trace: Trace) -> Trace:
+    """Collectives have nothing beside them."""
+    return activities(None, lambda activity: (activity,) if is_collective(activity) else ())(trace)
+
+
+def mirrored(trace: Trace, last: int) -> Trace:
+    """The trace of a rank as that of the rank in its place when all ranks are in reverse order."""
+
+    def other(rank: int | None) -> int | None:
+        return None if rank is None else last - rank
+
+    def members(ranks: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(last - rank for rank in reversed(ranks))
+
+    def renumbered(activity: GpuActivity) -> Sequence[GpuActivity]:
+        if (own := activity.collective) is None:
+            return (activity,)
+        own = replace(own, ranks=members(own.ranks), peer=other(own.peer), rank=other(own.rank))
+        return (replace(activity, collective=own),)
+
+    groups = tuple((name, members(ranks)) for name, ranks in trace.groups)
+    return replace(activities(None, renumbered)(trace), rank=other(trace.rank), groups=groups)
 
 
 def _dropped_from(index: int) -> Change:

@@ -13,7 +13,9 @@ from kinetoscope.diagnosis.products import is_product, least_us, runs_on_ordinar
 from kinetoscope.diagnosis.rule import CannotTell, Finding, Rule
 from kinetoscope.diagnosis.sources import TRACELENS
 from kinetoscope.diagnosis.waste import Waste, findings
-from kinetoscope.trace.events import Step
+from kinetoscope.trace.communication import collectives
+from kinetoscope.trace.events import GpuActivity, Step
+from kinetoscope.trace.intervals import intersect, interval, union_of
 from kinetoscope.trace.work import step_work
 
 LATENCY_US = 10.0
@@ -37,11 +39,17 @@ def find(facts: Facts) -> Sequence[Finding] | CannotTell:
             least = least_us(activity, work, peaks)
             if least is None or runs_on_ordinary_units(activity):
                 continue
-            if activity.duration_us > MAX_TIMES_ROOF * (least + LATENCY_US):
+            if activity.duration_us > MAX_TIMES_ROOF * (least + LATENCY_US) and not _is_beside(activity, step):
                 found.append(Waste((activity,), activity.duration_us - least))
         return found
 
     return findings(RULE, facts, look, _describe)
+
+
+def _is_beside(product: GpuActivity, step: Step) -> bool:
+    """Whether a collective runs on the same GPU at the same time: both share the SMs and the memory."""
+    others = union_of(each for each in collectives(step) if each.device == product.device)
+    return bool(intersect([interval(product)], others))
 
 
 def _describe(waste: Sequence[Waste], time_us: float) -> str:
@@ -56,8 +64,8 @@ RULE = Rule(
     name="slow-products",
     title="Products far below the ceiling for their shape",
     looks_for="A matrix product takes several times as long as the GPU needs for its operations and bytes, by the "
-    "datasheet. The library has no good kernel for such a shape or layout. Products without Tensor Cores have a "
-    "separate rule.",
+    "datasheet. The library has no good kernel for such a shape or layout. A product next to a collective doesn't "
+    "count, because both share the GPU. Products without Tensor Cores have a separate rule.",
     threshold="By the datasheet, a product has a time for its operations at the dense peak of its type, and a time "
     f"for its bytes at the peak bandwidth. The kernel takes more than {MAX_TIMES_ROOF} times the longer time, plus "
     f"{LATENCY_US:.0f} µs for latency. The ceiling is at least 1 % of a step.",

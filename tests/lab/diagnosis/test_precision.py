@@ -24,6 +24,7 @@ BREAKS = "graph-breaks"
 PROFILER, TYPES = "profiler-overhead", "type-round-trips"
 CACHE, MAXIMUM, READS = "growing-cache", "cache-maximum", "host-reads"
 LOGITS, HEADS, RATE = "prompt-logits", "repeated-heads", "memory-rate"
+LATE, SMALL_COPIES = "stragglers", "small-copies"
 IDLE = 0.15
 """The GPU waits for launches if, without the profiler, it idles for this share of a step."""
 FAULTS = {
@@ -71,6 +72,31 @@ FAULTS = {
     "matmul_add/unscheduled_20": {FIRST},
     "mlp/eager": {FUSING},
     "mlp/eager_4096": {FUSING},
+    "several_gpus/afterwards_before": {EXPOSED},
+    "several_gpus/ddp": {SMALL_COPIES},
+    "several_gpus/each_parameter": {EXPOSED},
+    "several_gpus/fsdp_ahead": {FUSING},
+    "several_gpus/fsdp_kept": {FUSING},
+    "several_gpus/fsdp_per_block": {FUSING},
+    "several_gpus/fsdp_root_only": {EXPOSED, LATE},
+    "several_gpus/item_after": {EXPOSED, SMALL_COPIES},
+    "several_gpus/item_before": {EXPOSED, SMALL_COPIES, WAITS},
+    "several_gpus/late_small_before": {LATE, SLOW_CPU},
+    "several_gpus/mesh_even": {EXPOSED, FUSING, PROFILER},
+    "several_gpus/mesh_late": {LATE},
+    "several_gpus/no_sync_backward": {EXPOSED},
+    "several_gpus/no_sync_before": {EXPOSED},
+    "several_gpus/one_bucket": {EXPOSED},
+    "several_gpus/one_bucket_before": {EXPOSED},
+    "several_gpus/one_queue_before": {EXPOSED},
+    "several_gpus/pipeline_2_on_2": {FUSING},
+    "several_gpus/pipeline_8_on_2": {FUSING},
+    "several_gpus/pipeline_8_on_4": {FUSING},
+    "several_gpus/root_only_before": {EXPOSED},
+    "several_gpus/tensor_overlapped": {FUSING},
+    "several_gpus/tensor_reduced": {EXPOSED, LATE},
+    "several_gpus/tensor_sequence": {EXPOSED, LATE},
+    "several_gpus/uneven_before": {LATE},
     "trace_rows/copies": {ALONE, COPIES, FUSING, PAGEABLE},
     "trace_rows/first": {FIRST},
     "trace_rows/full_queue": {FUSING, TINY},
@@ -106,7 +132,13 @@ FAULTS = {
     "training_step/vocabulary_after": {PAGEABLE},
     "training_step/vocabulary_before": {PAGEABLE, PRODUCTS},
 }
-"""Recording -> the faults in it but slow launching, decided by what it does; no other recording has any."""
+"""Recording -> the faults in it but slow launching, decided by what it does; no other recording has any.
+
+Of several ranks: communication is exposed if transfers alone, with nothing beside them, take 10 % of an iteration,
+without waiting for a rank; a rank is late if it has more work, a late CPU, or a GPU whose same products take longer
+(rank 0 of `fsdp_root_only`, `tensor_reduced` and `tensor_sequence`). Views of buckets make `small-copies` of DDP
+needless: `ddp_views` is faster than `ddp`. `late_before` delays a CPU, which costs nothing there.
+"""
 UNTIMED = {
     "decoder/generate",
     "decoder/generate_late",
@@ -141,7 +173,7 @@ PUBLIC_FAULTS = {
     "hta_cupti_counters": set(),
     "hta_event_sync_multi_stream": {UNITS, SLOW_CPU},
     "hta_mtia_inference_rank0": set(),
-    "hta_nccl_data": {LAUNCHES, SLOW_CPU, "small-copies", LAYOUT},
+    "hta_nccl_data": {LAUNCHES, SLOW_CPU, SMALL_COPIES, LAYOUT},
     "hta_simple_add": {FIRST},
     "hta_triton_example": set(),
     "kineto_tb_resnet50_workers0": {"loader-stall", UNITS, FUSING, "pageable-copies"},
@@ -185,6 +217,9 @@ LOOPS = {
     "decoder/repeat_kv_before",
     "decoder/sampling_after",
     "decoder/static",
+    "several_gpus/item_after",
+    "several_gpus/item_before",
+    "several_gpus/late_small_before",
     "training_memory/autocast",
     "training_memory/autocast_compiled",
     "training_memory/bfloat16",
@@ -197,7 +232,7 @@ LOOPS = {
     "training_step/optimizer_before",
     "training_step/optimizer_foreach",
 }
-"""Loops in which the GPU waits for launches, or for nothing."""
+"""Loops in which the GPU waits for launches, or for nothing; in `late_small_before` also for a delay of the CPU."""
 
 
 @cache
@@ -254,11 +289,13 @@ def test_the_table() -> None:
 ROWS = {
     ALLOCATOR: (2, 2, 0, 0),
     ALONE: (3, 3, 0, 1),
+    EXPOSED: (21, 14, 7, 0),
     FIRST: (8, 8, 0, 0),
     BREAKS: (2, 2, 0, 0),
     CACHE: (2, 2, 0, 0),
     HEADS: (2, 2, 0, 0),
-    LAUNCHES: (123, 103, 20, 9),
+    LATE: (6, 6, 0, 0),
+    LAUNCHES: (126, 106, 20, 9),
     LOADER: (8, 2, 6, 0),
     LOGITS: (0, 0, 0, 2),
     MAXIMUM: (0, 0, 0, 2),
@@ -268,14 +305,16 @@ ROWS = {
     OPTIMIZER: (4, 4, 0, 0),
     PAGEABLE: (8, 8, 0, 10),
     RECOMPILES: (2, 2, 0, 0),
-    SLOW_CPU: (10, 2, 8, 2),
+    PROFILER: (1, 1, 0, 0),
+    SLOW_CPU: (12, 3, 9, 2),
+    SMALL_COPIES: (3, 3, 0, 0),
     PRODUCTS: (6, 6, 0, 0),
     READS: (4, 4, 0, 0),
-    WAITS: (6, 6, 0, 0),
+    WAITS: (7, 7, 0, 0),
     TINY: (24, 24, 0, 0),
     TYPES: (2, 2, 0, 6),
     ATTENTION: (22, 22, 0, 0),
-    FUSING: (65, 65, 0, 23),
+    FUSING: (73, 73, 0, 23),
 }
 """Rule -> fired, right, false, missed in our recordings. A rule that is not here never fired, and had no fault to find.
 
@@ -318,6 +357,14 @@ FALSE = [
     "nvidia-h200/attention/decode_naive",
     "nvidia-h200/decoder/sampling_before",
     "nvidia-h200/fused_mlp/pointwise_fused",
+    "nvidia-h200/several_gpus/buckets_in_backward",
+    "nvidia-h200/several_gpus/buckets_in_backward",
+    "nvidia-h200/several_gpus/late_small_before",
+    "nvidia-h200/several_gpus/mesh_late",
+    "nvidia-h200/several_gpus/pipeline_2_on_2",
+    "nvidia-h200/several_gpus/pipeline_8_on_2",
+    "nvidia-h200/several_gpus/pipeline_8_on_4",
+    "nvidia-h200/several_gpus/uneven_before",
     "nvidia-h200/training_memory/optimizer_loop",
     "nvidia-h200/training_step/breaks_after",
     "nvidia-h200/training_step/optimizer_after",
@@ -334,7 +381,10 @@ tells them apart: not GPU work over the median, the shortest or the last step, n
 launch. Of `memory-rate`: attention reads at 61 % of the datasheet's rate. Of `loader-stall`: two traces have one step,
 and not the GPU work of the step before, behind which the loader hides; in three the profiler slows the loader; in one
 its workers are still starting. Of `slow-cpu-code`: the profiler, stacks most of all, slows the CPU until the GPU waits
-for the wrappers of compiled code, for clipping, or for the start of the backward pass.
+for the wrappers of compiled code, for clipping, for the start of the backward pass, or for the optimizer of one rank.
+Of `exposed-communication`: most of it is waiting for a rank that is late or launches slowly, or the bubble of a
+pipeline, and transfers alone take less than 10 % of an iteration. One rank's trace cannot tell; a report of all ranks
+says so, and gives such a finding the severity of the transfers alone.
 """
 
 

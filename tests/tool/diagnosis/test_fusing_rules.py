@@ -73,6 +73,17 @@ def test_a_conversion_is_part_of_a_chain_and_a_fill_is_none() -> None:
     assert len(finding(UNFUSED_ELEMENTWISE, facts(convert, scalar, square)).evidence) == 2
 
 
+def test_accumulated_gradients_are_no_chain() -> None:
+    """Of each micro-batch, autograd adds a gradient to the one before, and a hook of DDP scales it."""
+    evaluate = "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad"
+    inside = (evaluate, "torch::autograd::AccumulateGrad")
+    weights = ((4096, 16384), (4096, 16384))
+    add = Work(ADD, 90.0, "aten::add_", weights, (BF16, BF16), inside=inside)
+    scale = Work(MUL, 90.0, "aten::mul", weights, (BF16, BF16), inside=inside)
+    assert result(UNFUSED_ELEMENTWISE, facts(add, scale)) == []
+    assert finding(UNFUSED_ELEMENTWISE, facts(replace(add, inside=()), replace(scale, inside=())))
+
+
 @pytest.mark.parametrize(
     "work",
     [

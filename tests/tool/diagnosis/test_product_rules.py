@@ -94,6 +94,13 @@ def test_no_slow_product(work: Work) -> None:
     assert result(SLOW_PRODUCTS, facts(work)) == []
 
 
+@pytest.mark.parametrize(("gap_us", "is_slow"), [(-300.0, False), (1.0, True)], ids=["next to it", "after it"])
+def test_a_product_next_to_a_collective_is_not_slow(gap_us: float, is_slow: bool) -> None:
+    reduced = Work("ncclDevKernel_AllReduce_Sum_bf16_RING_LL", 500.0, "c10d::allreduce_", stream=20)
+    product = Work(GEMM, 600.0, "aten::mm", SQUARE, (BF16, BF16), gap_us=gap_us)
+    assert bool(result(SLOW_PRODUCTS, facts(reduced, product))) is is_slow
+
+
 def test_slow_products_need_shapes_and_a_known_device() -> None:
     assert option(SLOW_PRODUCTS, facts(Work(GEMM, 600.0, "aten::mm"))) == "record_shapes=True"
     unknown = result(SLOW_PRODUCTS, facts(Work(GEMM, 600.0, "aten::mm", SQUARE, (BF16, BF16)), device={"name": "X1"}))
