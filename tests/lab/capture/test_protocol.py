@@ -22,7 +22,7 @@ PINNED = {
     "capture/gpu.py": "62ae1519a398b4ce",
     "capture/instruments.py": "abbdbe7a28c123bc",
     "capture/lock.py": "45343a6950464498",
-    "capture/loops.py": "187abcc660081bf7",
+    "capture/loops.py": "56c4ed22db472db1",
     "capture/merging.py": "1e1840ed28056a75",
     "capture/profile_here.py": "6a9f56f24c216252",
     "capture/profiling.py": "3a74435178156fb2",
