@@ -10,6 +10,7 @@ import torch
 
 from snippets.decode_kernels.persistent import step_kernel
 from snippets.decode_kernels.quantized import stored
+from snippets.decode_kernels.sizes import Tile, Tiles
 from snippets.decode_kernels.steps import TokenStep
 from snippets.fused_mlp.geglu.launch import interpreted
 
@@ -33,6 +34,18 @@ BLOCK_KEYS = 32
 some would not fit into registers."""
 
 
+def tiles_of_step(batch: int, int8: bool) -> Tiles:
+    """The default tiles: one tile for all products, with more rows in the
+    head."""
+    tile = Tile(8 if int8 else 4, 1024, STAGES)
+    head = 8
+    if batch > 1:
+        tile, head = Tile(16, 512 if int8 else 256, STAGES), 32
+    return Tiles(
+        tile, tile, tile, tile, replace(tile, rows=head), BLOCK_KEYS
+    )  # fmt: skip
+
+
 class OneKernelStep(TokenStep):
     """The same step as one kernel of `programs` programs, which must all run
     at once, since they wait for each other: by default as many as the GPU runs
@@ -45,10 +58,7 @@ class OneKernelStep(TokenStep):
     ):
         super().__init__(model, cache, batch, tiles, early)
         if tiles is None:
-            tile = replace(self.tiles.gate_up, stages=STAGES)
-            self.tiles = replace(
-                self.tiles, gate_up=tile, block_keys=BLOCK_KEYS
-            )
+            self.tiles = tiles_of_step(batch, self.int8)
         rows = [
             addresses_of(layer, kept)
             for layer, kept in zip(model.layers, cache, strict=True)

@@ -42,48 +42,93 @@ class Tiles:
     head: Tile
     block_keys: int = 64
     splits: int = 16
-    ahead: int = 4096
+    ahead: int = 1024
     """Elements of each row asked for while the kernel before still runs."""
 
 
+LONG = 4096
+"""Rows of a model of this width or more are cut into longer blocks."""
 ONE_TOKEN = Tiles(
-    qkv=Tile(4, 1024),
-    out=Tile(4, 1024),
+    qkv=Tile(8, 512, stages=4),
+    out=Tile(2, 1024),
     gate_up=Tile(4, 1024),
-    down=Tile(4, 1024),
-    head=Tile(8, 1024),
+    down=Tile(2, 2048, stages=4),
+    head=Tile(16, 512, stages=4),
+    ahead=2048,
 )
+ONE_TOKEN_LONG = Tiles(
+    qkv=Tile(4, 1024, warps=8),
+    out=Tile(2, 2048),
+    gate_up=Tile(2, 2048),
+    down=Tile(4, 2048, stages=4),
+    head=Tile(16, 512, stages=4),
+)
+INT8_ONE_TOKEN = Tiles(
+    qkv=Tile(8, 2048),
+    out=Tile(16, 512),
+    gate_up=Tile(4, 1024),
+    down=Tile(4, 2048, stages=4),
+    head=Tile(16, 512),
+    ahead=8192,
+)
+INT8_ONE_TOKEN_LONG = Tiles(
+    qkv=Tile(8, 1024, warps=8),
+    out=Tile(8, 2048, warps=8),
+    gate_up=Tile(4, 1024, stages=4),
+    down=Tile(8, 2048, warps=8),
+    head=Tile(16, 512, stages=4),
+    ahead=2048,
+)
+"""The fastest of those tried on an H200 in a whole step with early launches.
+Alone, other tiles of some parts are faster."""
 FEW_TOKENS = Tiles(
+    qkv=Tile(16, 512, stages=4),
+    out=Tile(16, 512, stages=4),
+    gate_up=Tile(16, 512, stages=4),
+    down=Tile(16, 512, stages=4),
+    head=Tile(32, 256, stages=4),
+)
+FEW_TOKENS_LITTLE_ROOM = Tiles(
     qkv=Tile(16, 256),
     out=Tile(16, 256),
     gate_up=Tile(16, 256),
     down=Tile(16, 256),
     head=Tile(32, 256),
-    ahead=2048,
 )
-INT8_ONE_TOKEN = Tiles(
-    qkv=Tile(8, 1024),
-    out=Tile(8, 1024),
-    gate_up=Tile(8, 1024),
-    down=Tile(8, 1024),
-    head=Tile(8, 2048),
-)
+"""For GPUs where a program of the other tiles would find too little shared
+memory."""
 INT8_FEW_TOKENS = Tiles(
-    qkv=Tile(16, 512),
-    out=Tile(16, 512),
-    gate_up=Tile(16, 512),
-    down=Tile(16, 512),
-    head=Tile(32, 256),
+    qkv=Tile(16, 512, stages=4),
+    out=Tile(16, 512, stages=4),
+    gate_up=Tile(16, 512, stages=4),
+    down=Tile(16, 512, stages=4),
+    head=Tile(32, 256, stages=4),
     ahead=2048,
 )
-"""Mostly as many bytes as in bf16, of twice as many weights."""
+ROOM = 150 << 10
+"""Bytes of shared memory that are enough for a program of each of these tiles.
+Of all but `FEW_TOKENS`, 99 KiB are enough."""
 
 
-def tiles_for(batch: int, int8: bool) -> Tiles:
-    """The default tiles."""
-    if int8:
-        return INT8_ONE_TOKEN if batch == 1 else INT8_FEW_TOKENS
-    return ONE_TOKEN if batch == 1 else FEW_TOKENS
+def tiles_for(batch: int, int8: bool, width: int, room: int = ROOM) -> Tiles:
+    """The default tiles for a model of this width, where a program can have
+    `room` bytes of shared memory."""
+    if batch > 1:
+        if int8:
+            return INT8_FEW_TOKENS
+        return FEW_TOKENS if room >= ROOM else FEW_TOKENS_LITTLE_ROOM
+    if width < LONG:
+        return INT8_ONE_TOKEN if int8 else ONE_TOKEN
+    return INT8_ONE_TOKEN_LONG if int8 else ONE_TOKEN_LONG
+
+
+def room_on(device: torch.device) -> int:
+    """Bytes of shared memory that a program can have: those of a
+    multiprocessor, of which each program takes 1 KiB in addition."""
+    if device.type != "cuda":
+        return ROOM
+    properties = torch.cuda.get_device_properties(device)
+    return properties.shared_memory_per_multiprocessor - (1 << 10)
 
 
 def require(config, batch: int, int8: bool = False) -> None:

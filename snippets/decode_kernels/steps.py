@@ -28,6 +28,7 @@ from snippets.decode_kernels.sizes import (
     power_of_two,
     require,
     require_device,
+    room_on,
     tiles_for,
 )
 from snippets.decoder.compiling import join_projections
@@ -61,7 +62,9 @@ class TokenStep:
         require(config, batch, self.int8)
         require_device(weight.device, interpreted())
         self.model, self.cache, self.batch = model, cache, batch
-        self.tiles = tiles or tiles_for(batch, self.int8)
+        self.tiles = tiles or tiles_for(
+            batch, self.int8, config.dim, room_on(weight.device)
+        )
         self.early = early and launches_dependents(weight.device)
         self.tokens = 1 if batch == 1 else max(8, power_of_two(batch))
         splits = self.tiles.splits

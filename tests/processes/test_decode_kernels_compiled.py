@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from triton.runtime.jit import JITFunction
 
 from snippets.decode_kernels import kernels, persistent
-from snippets.decode_kernels.one_kernel import BLOCK_KEYS, PER_MULTIPROCESSOR, REGISTERS as STEP_REGISTERS, STAGES
-from snippets.decode_kernels.sizes import Tile, tiles_for
+from snippets.decode_kernels.one_kernel import PER_MULTIPROCESSOR, REGISTERS as STEP_REGISTERS, STAGES, tiles_of_step
+from snippets.decode_kernels.sizes import FEW_TOKENS, LONG, MOST_TOKENS, ROOM as FEW_ROOM, Tile, tiles_for
 from snippets.fused_mlp.experiments.compiling import Code, build, read
 from tests.processes.fused_compiling import REGISTERS, check_resources, with_tools
 
@@ -45,6 +44,7 @@ ATTENTION = {"HEAD_DIM": 64, "GROUP": 8, "BLOCK_KEYS": 64, "SPLITS": 16}
 PARTS = {
     "qkv": kernels.qkv_kernel,
     "out": kernels.residual_kernel,
+    "down": kernels.residual_kernel,
     "gate_up": kernels.gate_up_kernel,
     "head": kernels.head_kernel,
 }
@@ -54,6 +54,10 @@ KINDS = pytest.mark.parametrize(
     ("tokens", "int8", "capability"),
     [(1, False, 80), (1, False, 90), (8, False, 80), (8, False, 90), (1, True, 90), (8, True, 90)],
 )
+ROOM = {80: 163 << 10, 86: 99 << 10, 89: 99 << 10, 90: 227 << 10, 100: 227 << 10, 120: 99 << 10}
+"""Bytes of shared memory that a program can have, by compute capability."""
+WIDTHS = (LONG - 8, LONG)
+"""Of models with the default tiles for short rows, and for long rows."""
 SHARED_BYTES = 227 << 10
 """Of a multiprocessor of an H100, and what each of its programs takes in addition."""
 SHARED_OF_A_PROGRAM = 1 << 10
@@ -62,7 +66,12 @@ NEEDED = 29_000
 
 
 def code_of(
-    kernel: JITFunction[Any], constants: dict[str, object], capability: int, int8: bool = False, **options: object
+    kernel: JITFunction[Any],
+    constants: dict[str, object],
+    capability: int,
+    int8: bool = False,
+    warps: int = 4,
+    **options: object,
 ) -> Code:
     types = {name: TYPES[name] for name in kernel.arg_names if name in TYPES}
     for name in {"head_scale"} if kernel is persistent.step_kernel else {"scale"} & {*kernel.arg_names}:
@@ -73,7 +82,7 @@ def code_of(
         types |= dict.fromkeys({"weight", "head"} & {*types}, "*i8")
     if capability >= 90 and "DEPENDENT" in constants:
         options["launch_pdl"] = True
-    return read(build(kernel, types, {**constants, "INTERPRETED": False}, capability, 4, 3, **options))
+    return read(build(kernel, types, {**constants, "INTERPRETED": False}, capability, warps, 3, **options))
 
 
 def constants_of(tile: Tile, tokens: int, ahead: int) -> dict[str, object]:
@@ -82,14 +91,17 @@ def constants_of(tile: Tile, tokens: int, ahead: int) -> dict[str, object]:
     }  # fmt: skip
 
 
-def check_loops(code: Code, tokens: int, stages: int) -> None:
-    """Products are fed from copies of 16 bytes that overtake them. Integers are not converted one by one, at the rate
-    of the few units for that. With several tokens, no warp loads the weights of another warp from shared memory."""
+def check_loops(code: Code, tokens: int, tile: Tile) -> None:
+    """Products are fed from copies of 16 bytes that overtake them. Copies of the token and of the gain of a norm, which
+    threads share, are smaller where a block has fewer than 8 columns for each thread. Integers are not converted one
+    by one, at the rate of the few units for that. With several tokens, no warp loads the weights of another warp from
+    shared memory."""
     loops = code.loops("FFMA|HMMA")
     assert loops
     narrow = code.names("LDGSTS") - {"LDGSTS.E.BYPASS.128"}
     copies = sum(code.count(f"{re.escape(name)} ") for name in narrow)
-    assert copies <= (0 if tokens == 1 else stages), "more than the gain of a norm, which threads share"
+    shared = 1 if tokens > 1 else 2 if tile.block_k < 8 * code.threads else 0
+    assert copies <= shared * tile.stages
     for loop in loops:
         assert loop.count("I2F") == 0
         assert tokens == 1 or loop.count("HMMA") <= 16, "each warp multiplies all rows by all columns"
@@ -103,19 +115,34 @@ def programs_at_once(code: Code) -> int:
 @KINDS
 def test_products_copy_whole_lines_and_spill_nothing(tokens: int, int8: bool, capability: int) -> None:
     """On Hopper the next weights are asked for while another kernel runs. Enough bytes are on their way."""
-    tiles = tiles_for(tokens, int8)
-    for part, kernel in PARTS.items():
-        tile = getattr(tiles, part)
-        constants = constants_of(tile, tokens, tiles.ahead) | {"BLOCK_N": tile.rows, "DEPENDENT": capability >= 90}
-        code = code_of(kernel, constants | ({"HEAD_DIM": 64} if part == "qkv" else {}), capability, int8)
+    cases = {
+        (kernel, getattr(tiles, part)): (part, tiles.ahead)
+        for tiles in (tiles_for(tokens, int8, width, ROOM[capability]) for width in WIDTHS)
+        for part, kernel in PARTS.items()
+    }
+    for (kernel, tile), (part, ahead) in cases.items():
+        constants = constants_of(tile, tokens, ahead) | {"BLOCK_N": tile.rows, "DEPENDENT": capability >= 90}
+        more = {"HEAD_DIM": 64} if part == "qkv" else {}
+        code = code_of(kernel, constants | more, capability, int8, tile.warps)
         check_resources(code)
-        check_loops(code, tokens, tile.stages)
+        check_loops(code, tokens, tile)
         assert code.multiplies_with() == ("HMMA" if tokens > 1 else "")
         assert bool(code.count("UBLKPF")) == (capability >= 90)
         assert code.registers <= 160
-        assert programs_at_once(code) >= 3
+        assert code.shared_bytes <= min(ROOM[capability], FEW_ROOM if tokens > 1 and not int8 else 99 << 10)
         block = tile.rows * tile.block_k * (1 if int8 else 2) * (2 if part in PAIRED else 1)
         assert programs_at_once(code) * (tile.stages - 1) * block >= 2 * NEEDED
+
+
+@pytest.mark.parametrize("capability", [80, 86])
+@pytest.mark.parametrize("int8", [False, True])
+def test_the_most_tokens_find_room(int8: bool, capability: int) -> None:
+    tiles = tiles_for(MOST_TOKENS, int8, LONG, ROOM[capability])
+    constants = constants_of(tiles.gate_up, MOST_TOKENS, 0) | {"BLOCK_N": tiles.gate_up.rows, "DEPENDENT": False}
+    code = code_of(kernels.gate_up_kernel, constants, capability, int8)
+    check_resources(code)
+    assert code.shared_bytes <= (FEW_ROOM if tiles is FEW_TOKENS else 99 << 10)
+    assert (tiles is FEW_TOKENS) == (capability == 80 and not int8)
 
 
 @CAPABILITIES
@@ -131,11 +158,11 @@ def test_a_whole_step_fits_a_multiprocessor(int8: bool, capability: int) -> None
 
     In int8, Triton 3.6 keeps up to 16 numbers in memory that all layers use, and no loop of a product reads them.
     """
-    tiles = tiles_for(1, int8)
-    tile = replace(tiles.gate_up, stages=STAGES)
+    tiles = tiles_of_step(1, int8)
+    tile = tiles.gate_up
     constants = {
         **ATTENTION, **constants_of(tile, 1, tiles.ahead if capability >= 90 else 0), "HEAD_DIM": 128,
-        "GROUP": 4, "BLOCK_KEYS": BLOCK_KEYS,
+        "GROUP": 4, "BLOCK_KEYS": tiles.block_keys,
         "QKV_N": tiles.qkv.rows, "OUT_N": tiles.out.rows, "UP_N": tiles.gate_up.rows, "DOWN_N": tiles.down.rows,
         "HEAD_N": tiles.head.rows,
     }  # fmt: skip

@@ -10,10 +10,10 @@ import pytest
 from triton.runtime.jit import JITFunction
 
 from snippets.decode_kernels.llama_decode import layer_kernels
-from snippets.decode_kernels.sizes import Tile, tiles_for
+from snippets.decode_kernels.sizes import LONG, Tile, tiles_for
 from snippets.fused_mlp.experiments.compiling import Code, build, read
 from tests.processes.fused_compiling import REGISTERS, check_resources, with_tools
-from tests.processes.test_decode_kernels_compiled import ATTENTION, TYPES, check_loops, constants_of
+from tests.processes.test_decode_kernels_compiled import ATTENTION, ROOM, TYPES, WIDTHS, check_loops, constants_of
 
 pytestmark = with_tools
 PACKAGE = Path(__file__).resolve().parents[2] / "snippets/decode_kernels/llama_decode_kernels"
@@ -27,16 +27,16 @@ POINTERS = {
 HEADS = {"HEAD_DIM": 64, "COUNTERS": 64}
 
 
-def code_of(kernel: JITFunction[Any], constants: dict[str, object], capability: int) -> Code:
+def code_of(kernel: JITFunction[Any], constants: dict[str, object], capability: int, warps: int = 4) -> Code:
     """The code with `constants`, which may be of arguments that are None."""
     is_late = capability >= 90
     constants = {**constants, "DEPENDENT": is_late, "INTERPRETED": False}
     types = {name: POINTERS[name] for name in kernel.arg_names if name in POINTERS and name not in constants}
-    return read(build(kernel, types, constants, capability, 4, 3, **({"launch_pdl": True} if is_late else {})))
+    return read(build(kernel, types, constants, capability, warps, 3, **({"launch_pdl": True} if is_late else {})))
 
 
-def tile_constants(tile: Tile, tokens: int) -> dict[str, object]:
-    return constants_of(tile, tokens, tiles_for(tokens, False).ahead) | {"BLOCK_N": tile.rows}
+def tile_constants(tile: Tile, tokens: int, ahead: int) -> dict[str, object]:
+    return constants_of(tile, tokens, ahead) | {"BLOCK_N": tile.rows}
 
 
 def check(code: Code) -> None:
@@ -46,24 +46,26 @@ def check(code: Code) -> None:
     assert not any(loop.count("LDL|STL") for loop in code.loops("FFMA|HMMA"))
 
 
-@pytest.mark.parametrize("tokens", [1, 8])
+@pytest.mark.parametrize(("tokens", "width"), [*((1, width) for width in WIDTHS), (8, LONG)])
 @pytest.mark.parametrize("capability", CAPABILITIES)
-def test_products_copy_whole_lines(tokens: int, capability: int) -> None:
+def test_products_copy_whole_lines(tokens: int, width: int, capability: int) -> None:
     """Also where a program chooses between three weights by its number, and where two weights are apart.
 
     Up to Hopper, nothing is spilled."""
-    tiles = tiles_for(tokens, False)
+    tiles = tiles_for(tokens, False, width, ROOM[capability])
     more: dict[str, object]
     for kernel, tile, more in (
         (layer_kernels.project_kernel, tiles.qkv, HEADS),
         (layer_kernels.residual_kernel, tiles.out, {}),
+        (layer_kernels.residual_kernel, tiles.down, {}),
         (layer_kernels.gate_up_kernel, tiles.gate_up, {}),
     ):
-        code = code_of(kernel, tile_constants(tile, tokens) | more, capability)
+        code = code_of(kernel, tile_constants(tile, tokens, tiles.ahead) | more, capability, tile.warps)
         check(code)
+        assert code.shared_bytes <= ROOM[capability]
         if capability <= 90:
             check_resources(code)
-        check_loops(code, tokens, tile.stages)
+        check_loops(code, tokens, tile)
         assert code.count(r"LDGSTS\.E\.BYPASS\.128") >= 8
         assert code.multiplies_with() == ("HMMA" if tokens > 1 else "")
         assert bool(code.count("UBLKPF")) == (capability >= 90)
@@ -80,5 +82,6 @@ def test_attention_multiplies_on_tensor_cores(capability: int, absent: tuple[str
 
 @pytest.mark.parametrize("capability", [80, 90])
 def test_keys_of_a_dynamic_cache_go_to_the_first_row(capability: int) -> None:
-    constants = tile_constants(tiles_for(1, False).qkv, 1) | HEADS | {"position": None}
+    tiles = tiles_for(1, False, LONG - 8)
+    constants = tile_constants(tiles.qkv, 1, tiles.ahead) | HEADS | {"position": None}
     check_resources(code_of(layer_kernels.project_kernel, constants, capability))

@@ -186,7 +186,7 @@ def tile_probes() -> Iterator[Experiment]:
             "weights": "bf16,int8",
             "prompt": TEXT["prompt"],
             "answer": TEXT["answer"],
-            "one_token": "2x1024,4x512,4x1024,8x512,8x1024,4x2048",
+            "one_token": "2x1024,2x2048,4x1024,4x2048,8x512,8x1024,16x512",
             "few_tokens": "16x128,16x256,16x512,32x128,32x256,64x128",
             "stages": "3,4",
             "warps": "4,8",

@@ -19,7 +19,7 @@ from .layer_kernels import (
     project_kernel,
     residual_kernel,
 )
-from .sizes import Tile, launches_dependents, power_of_two, tiles_for
+from .sizes import Tile, launches_dependents, power_of_two, room_on, tiles_for
 from .support import is_interpreted
 
 NAMESPACE = __name__.split(".")[-2]
@@ -52,7 +52,7 @@ def fake(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     return torch.library.register_fake(f"{NAMESPACE}::{name}", lib=LIBRARY)
 
 
-def options(x: Tensor, tile: Tile) -> dict[str, Any]:
+def options(x: Tensor, tile: Tile, ahead: int) -> dict[str, Any]:
     """Constants of a kernel that multiplies, and how it is launched."""
     batch, dependent = x.shape[0], launches_dependents(x.device)
     return {
@@ -61,7 +61,7 @@ def options(x: Tensor, tile: Tile) -> dict[str, Any]:
         "BLOCK_K": tile.block_k,
         "STAGES": tile.stages,
         "PARTS": tile.parts,
-        "AHEAD": tiles_for(batch, False).ahead,
+        "AHEAD": ahead,
         "INTERPRETED": is_interpreted(),
         "DEPENDENT": dependent,
         "num_warps": tile.warps,
@@ -97,7 +97,8 @@ def project(
     """
     batch, kv_heads, length, head_dim = keys.shape
     heads = q.shape[0] // head_dim
-    tile = tiles_for(batch, False).qkv
+    tiles = tiles_for(batch, False, x.shape[1], room_on(x.device))
+    tile = tiles.qkv
     x, gain, q, k, v = map(ready, (x, gain, q, k, v))
     cos, sin = ready(cos), ready(sin)
     out = x.new_empty(batch, heads * head_dim)
@@ -109,7 +110,7 @@ def project(
         x, gain, q, k, v, cos, sin, position, out, keys, values, arrived,
         batch, x.shape[1], heads, kv_heads, length,
         0 if cos.shape[0] == 1 else head_dim, eps, HEAD_DIM=head_dim,
-        COUNTERS=power_of_two(batch * kv_heads), **options(x, tile),
+        COUNTERS=power_of_two(batch * kv_heads), **options(x, tile, tiles.ahead),
     )  # fmt: skip
     return out, arrived
 
@@ -144,8 +145,8 @@ def complete(
     `project`. Its counters are zero before and after.
     """
     batch, kv_heads, length, head_dim = keys.shape
-    heads, tiles = q.shape[1] // head_dim, tiles_for(batch, False)
-    hidden, dim = gate.shape
+    heads, (hidden, dim) = q.shape[1] // head_dim, gate.shape
+    tiles = tiles_for(batch, False, dim, room_on(x.device))
     x, gain, out, gate, up, down = map(ready, (x, gain, out, gate, up, down))
     keys, values = ready(keys), ready(values)
     mask_stride = 0
@@ -171,16 +172,16 @@ def complete(
     result = torch.empty_like(x)
     residual_kernel[triton.cdiv(dim, tiles.out.rows),](
         attended, out, x, result, batch, dim, q.shape[1],
-        **options(x, tiles.out),
+        **options(x, tiles.out, tiles.ahead),
     )  # fmt: skip
     middle = x.new_empty(batch, hidden)
     gate_up_kernel[triton.cdiv(hidden, tiles.gate_up.rows),](
         result, gain, gate, up, middle, batch, hidden, dim, eps,
-        **options(x, tiles.gate_up),
+        **options(x, tiles.gate_up, tiles.ahead),
     )  # fmt: skip
     residual_kernel[triton.cdiv(dim, tiles.down.rows),](
         middle, down, result, result, batch, dim, hidden,
-        **options(x, tiles.down),
+        **options(x, tiles.down, tiles.ahead),
     )  # fmt: skip
     return result
 
