@@ -9,7 +9,7 @@ from kinetoscope.ranks.late import Straggler, us_text
 from kinetoscope.ranks.ranks import RanksReport, launch_bound
 
 MIN_EXPOSED = 0.05
-"""Communication or waiting with nothing beside it is worth a headline from this share of a step on."""
+"""Communication or waiting while a GPU does nothing else is worth a headline from this share of a step on."""
 MOSTLY_LAST = 0.75
 """A rank that arrives last at this share of the collectives is named, even if that costs little."""
 
@@ -32,21 +32,21 @@ def _headline(report: RanksReport) -> str:
         return "These ranks have no step in common, so that nothing tells what waiting costs."
     if (bound := launch_bound(report.parts)) is not None and bound.launching_us >= exposed:
         return (
-            f"{_nobody(report)}: the GPU of rank {bound.rank} waits for launches, "
-            f"{us_text(bound.launching_us)} of {us_text(bound.step_us)} per step. The profiler makes launches longer, "
-            f"so it may decide who arrives last.{_exposed_sentence(report)}"
+            f"The GPU of rank {bound.rank} waits for launches, {us_text(bound.launching_us)} of "
+            f"{us_text(bound.step_us)} per step. The profiler makes launches longer, so it may decide which rank "
+            f"arrives last.{_exposed_sentence(report)}"
         )
     if late is not None:
         return f"{_exposed_sentence(report).strip()} {_late_headline(late, report)}"
     if report.missing_ranks and (waits := _longest_wait(report)):
         return f"{waits}{_exposed_sentence(report)}"
     exposed_or_hidden = _exposed_sentence(report) or _hidden_sentence(report)
-    return f"{_nobody(report)}{_waiting_clause(report)}.{exposed_or_hidden}"
+    return f"{_waiting_sentence(report)}{exposed_or_hidden}"
 
 
 def _nobody(report: RanksReport) -> str:
-    nobody = "None of the given ranks alone" if report.missing_ranks else "No single rank"
-    return f"{nobody} holds up the others"
+    nobody = "None of the given ranks" if report.missing_ranks else "No rank"
+    return f"{nobody} delays the others by much"
 
 
 def _unknown_sentence(report: RanksReport) -> str:
@@ -75,7 +75,7 @@ def transfer_name(report: RanksReport) -> str:
 
 
 def exposed_transfer_us(report: RanksReport) -> float:
-    """Transfer with nothing beside it in a step, the median of the ranks."""
+    """Transfer while a GPU does nothing else in a step, the median of the ranks."""
     return median(part.transfer_us for part in report.parts) if report.parts else 0.0
 
 
@@ -133,14 +133,14 @@ def _pipeline_headline(report: RanksReport) -> str:
     )
 
 
-def _waiting_clause(report: RanksReport) -> str:
-    """Why waiting has no single cause, or no cost; empty if there is little of it."""
+def _waiting_sentence(report: RanksReport) -> str:
+    """That no rank alone is late, and if the ranks wait, why that has no single cause, or no cost."""
     parts = report.parts
     least, most = min(part.waiting_us for part in parts), max(part.waiting_us for part in parts)
     if all(part.waiting_us >= MIN_EXPOSED * part.step_us for part in parts):
         return (
-            f": the rank that arrives last changes, and each waits {us_text(least)} to {us_text(most)} per step with "
-            "nothing beside it"
+            f"The rank that arrives last changes, and each rank waits {us_text(least)} to {us_text(most)} per step "
+            "while its GPU does nothing else."
         )
     last = max(report.ranks, key=lambda rank: rank.last_at)
     compared = report.compared + report.compared_pairs
@@ -148,10 +148,10 @@ def _waiting_clause(report: RanksReport) -> str:
         part.hidden_waiting_us >= MIN_EXPOSED * part.step_us for part in parts if part.rank != last.rank
     ):
         return (
-            f": rank {last.rank} arrives last at {last.last_at:,} of {compared:,} collectives, but the others wait "
-            "beside their own kernels, which costs little"
+            f"{_nobody(report)}: rank {last.rank} arrives last at {last.last_at:,} of {compared:,} collectives, but "
+            "the others do their own work while they wait, so the waiting costs little."
         )
-    return ""
+    return f"{_nobody(report)}."
 
 
 def _exposed_sentence(report: RanksReport) -> str:
@@ -165,10 +165,15 @@ def _exposed_sentence(report: RanksReport) -> str:
         us, step_us = most.transfer_us, most.step_us
     if us < MIN_EXPOSED * step_us or not step_us:
         return ""
-    share = f"{us_text(us)} of {us_text(step_us)} per step ({100 * us / step_us:.0f} %)"
+    percent = f"{100 * us / step_us:.0f} %"
+    times = f"{us_text(us)} of {us_text(step_us)} per step"
     if report.missing_ranks:
-        return f" On rank {most.rank}, transfer, or waiting for a missing rank, takes {share} with nothing beside it."
-    return f" Communication with nothing beside it takes {share}."
+        return (
+            f" On rank {most.rank}, transfer, or waiting for a missing rank, takes {times} ({percent}) while the GPU "
+            "does nothing else."
+        )
+    middle = ", median of the ranks" if len(report.parts) > 1 else ""
+    return f" Communication takes {times} ({percent}{middle}) while the GPU does nothing else."
 
 
 def _hidden_sentence(report: RanksReport) -> str:
@@ -176,12 +181,13 @@ def _hidden_sentence(report: RanksReport) -> str:
     us = exposed_transfer_us(report)
     if not any(part.hidden_us for part in report.parts):
         return ""
-    return f" Other kernels hide their communication, but for {us_text(us)} per step."
+    return f" The ranks' own work hides all communication except {us_text(us)} per step."
 
 
 def straggler_text(late: Straggler) -> str:
     """The share of the waiting that a straggler causes, what it costs, and why it is late."""
     return (
-        f"{late.share:.0%} of the waiting is at collectives at which rank {late.rank} arrives last. Only waiting with "
-        f"nothing beside it costs time: {us_text(late.saving_us)} per step. Compared with the others, {late.why}."
+        f"{late.share:.0%} of the waiting is at collectives at which rank {late.rank} arrives last. Only waiting while "
+        f"the GPU does nothing else costs time: {us_text(late.saving_us)} per step. Compared with the others, "
+        f"{late.why}."
     )

@@ -23,7 +23,15 @@ from snippets.lab.finding import (
     unpaired_ratio,
 )
 from snippets.lab.page import show as show
-from snippets.several_gpus.findings.fault_loops import CHAPTER, FAULTS, exposed_us, ranks_mean, saved
+from snippets.several_gpus.findings.fault_loops import (
+    CHAPTER,
+    FAULTS,
+    exposed_us,
+    profiled,
+    profiled_nccl,
+    ranks_mean,
+    saved,
+)
 from snippets.several_gpus.findings.hiding import matmul_rate
 from snippets.several_gpus.findings.link import largest_bus, sent_share
 
@@ -174,6 +182,11 @@ FIGURES: Mapping[str, Measure] = {
     "afterwards_newly_hidden": newly_hidden_us,
     "afterwards_saved": lambda device: saved(device, "afterwards"),
     "late_small_launching": lambda device: launching_us(device, "late_small_before"),
+    "one_queue_saved": lambda device: saved(device, "one_queue"),
+    "profiled_none": lambda device: profiled(device, "none"),
+    "profiled_one": lambda device: profiled(device, "rank 0"),
+    "profiled_each": lambda device: profiled(device, "all"),
+    "profiled_each_nccl": lambda device: profiled_nccl(device, "all", 1),
     "on_time_traced": lambda device: traced_us(device, "item_after"),
     "on_time_untraced": lambda device: device[f"{CHAPTER}/item_after"].time("iteration"),
     "on_time_launching": lambda device: launching_us(device, "item_after"),

@@ -40,8 +40,8 @@ KINDS: Mapping[str, str] = {
 
 
 def opening(device: Device) -> Html:
-    """A step of four faults' loops, before and after the fix."""
-    caption = "Time of a step on two GPUs, before and after the fix of a fault"
+    """A step of the loops of three faults, before and after the fix."""
+    caption = "Time of a step on two GPUs, before and after the fix of three of the faults"
     return fault_bars(device, map(FAULTS.__getitem__, OPENING), caption, "time of a step")
 
 

@@ -50,7 +50,7 @@ def test_what_the_report_says_stands_below_each_heading(device: Device) -> None:
     assert late[0] == "late"
     assert late[1].startswith("Rank 1 is late: if it were not, a step would be about 60.0 µs shorter, of ")
     assert late[1].endswith(" Rank 1 arrives last at 3 of 3 collectives.")
-    assert even[1].startswith("No single rank holds up the others")
+    assert even[1].startswith("The GPU of rank 0 waits for launches")
     assert "arrives last at" not in even[1], "nobody waits"
 
 

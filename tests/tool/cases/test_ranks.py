@@ -93,11 +93,11 @@ def test_the_cost_of_a_late_rank_is_what_mending_saves(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "headline"),
     [
-        ("ddp_healthy", "No single rank holds up the others. Other kernels hide their communication, but for 334 µs"),
-        ("ddp_one_bucket", "No single rank holds up the others. Communication with nothing beside it takes 5.05 ms"),
-        ("ddp_launch_bound", "No single rank holds up the others: the GPU of rank 1 waits for launches"),
-        ("tp_mlp_8192", "No single rank holds up the others. Communication with nothing beside it takes 1.03 ms"),
-        ("mesh_healthy", "No single rank holds up the others. Communication with nothing beside it takes 1.71 ms"),
+        ("ddp_healthy", "No rank delays the others by much. The ranks' own work hides all communication except 334 µs"),
+        ("ddp_one_bucket", "No rank delays the others by much. Communication takes 5.05 ms"),
+        ("ddp_launch_bound", "The GPU of rank 1 waits for launches"),
+        ("tp_mlp_8192", "No rank delays the others by much. Communication takes 1.03 ms"),
+        ("mesh_healthy", "No rank delays the others by much. Communication takes 1.71 ms"),
         ("pipeline", "A pipeline of 4 stages: the bubble is 10 %"),
     ],
 )
@@ -143,8 +143,8 @@ def test_a_job_of_which_a_rank_is_missing() -> None:
     report = report_several([JOBS / f"mesh_late_rank3.rank{rank}.json.gz" for rank in (0, 1, 3)])
     assert report.headline == (
         "Rank 1 waits 6.23 ms of 13.9 ms per step for rank 3. On rank 0, transfer, or waiting for a missing rank, "
-        "takes 7.89 ms of 13.9 ms per step (57 %) with nothing beside it. Only 3 of 4 ranks are given: the rank that "
-        "arrives last may be missing."
+        "takes 7.89 ms of 13.9 ms per step (57 %) while the GPU does nothing else. Only 3 of 4 ranks are given: the "
+        "rank that arrives last may be missing."
     )
     assert "rank 0: 5.78 ms own work, 7.89 ms transfer, or waiting for a missing rank, " in report.parts[0].html
     assert "7.89 ms transfer, or waiting</text>" in report.parts[0].html

@@ -16,17 +16,17 @@ TRUTH: dict[str, dict[str, Any]] = json.loads((JOBS / "truth.json").read_text("u
 SLOWED = "hidden_sidestream"
 """Rank 1 waits beside its own kernels, which the waiting collective slows: no trace of a step tells by how much."""
 LATE = sorted(name for name, truth in TRUTH.items() if truth["late_rank"] is not None and name != SLOWED)
-NOBODY = "No single rank holds up the others"
+NOBODY = "No rank delays the others by much"
 OTHERS = {
-    "accumulate": f"{NOBODY}: the GPU of rank 1 waits for launches, 50.0 ms of 132 ms",
-    "after_backward": f"{NOBODY}. Communication with nothing beside it takes 5.07 ms of 56.9 ms",
-    "cpu_sleep_hidden": f"{NOBODY}. Other kernels hide their communication, but for 172 µs",
-    "find_unused": f"{NOBODY}: rank 0 arrives last at 57 of 60 collectives, but the others wait",
-    "fsdp": f"{NOBODY}. Communication with nothing beside it takes 2.37 ms of 29.7 ms",
-    SLOWED: f"{NOBODY}: rank 0 arrives last at 54 of 57 collectives, but the others wait",
-    "random_lengths": f"{NOBODY}: the rank that arrives last changes, and each waits 8.28 ms to",
-    "tp_decode": f"{NOBODY}: the GPU of rank 1 waits for launches, 1.28 ms of 1.71 ms per step",
-    "tp_prefill": f"{NOBODY}. Communication with nothing beside it takes 553 µs of 3.48 ms",
+    "accumulate": "The GPU of rank 1 waits for launches, 50.0 ms of 132 ms",
+    "after_backward": f"{NOBODY}. Communication takes 5.07 ms of 56.9 ms",
+    "cpu_sleep_hidden": f"{NOBODY}. The ranks' own work hides all communication except 172 µs",
+    "find_unused": f"{NOBODY}: rank 0 arrives last at 57 of 60 collectives, but the others do",
+    "fsdp": f"{NOBODY}. Communication takes 2.37 ms of 29.7 ms",
+    SLOWED: f"{NOBODY}: rank 0 arrives last at 54 of 57 collectives, but the others do",
+    "random_lengths": "The rank that arrives last changes, and each rank waits 8.28 ms to",
+    "tp_decode": "The GPU of rank 1 waits for launches, 1.28 ms of 1.71 ms per step",
+    "tp_prefill": f"{NOBODY}. Communication takes 553 µs of 3.48 ms",
 }
 
 

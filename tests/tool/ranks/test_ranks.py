@@ -97,7 +97,7 @@ def test_a_cost_below_five_percent_of_a_step_names_no_rank(late_us: float, named
     report = ranks_report(ranks(0, late_us))
     assert (report.straggler is not None) is named
     if not named:
-        assert ranks_headline(report).startswith("No single rank holds up the others. Communication with nothing")
+        assert ranks_headline(report).startswith("No rank delays the others by much. Communication takes")
 
 
 def test_waiting_beside_own_work_costs_nothing() -> None:
@@ -109,8 +109,9 @@ def test_waiting_beside_own_work_costs_nothing() -> None:
     assert report.straggler is None
     assert [(part.waiting_us, part.hidden_waiting_us) for part in report.parts] == [(0.0, 0.0), (0.0, 300.0)]
     assert ranks_headline(report) == (
-        "No single rank holds up the others: rank 0 arrives last at 3 of 3 collectives, but the others wait beside "
-        "their own kernels, which costs little. Other kernels hide their communication, but for 0 µs per step."
+        "No rank delays the others by much: rank 0 arrives last at 3 of 3 collectives, but the others do their own "
+        "work while they wait, so the waiting costs little. The ranks' own work hides all communication except 0 µs "
+        "per step."
     )
 
 
@@ -123,7 +124,8 @@ def test_ranks_that_are_late_in_turns_have_no_straggler() -> None:
     assert [rank.last_at for rank in report.ranks] == [2, 2, 2, 2]
     assert report.straggler is None
     assert ranks_headline(report).startswith(
-        "No single rank holds up the others: the rank that arrives last changes, and each waits 112 µs to 112 µs"
+        "The rank that arrives last changes, and each rank waits 112 µs to 112 µs per step while its GPU does nothing "
+        "else."
     )
 
 
@@ -226,7 +228,7 @@ def test_a_launch_bound_job_names_no_rank() -> None:
     report = ranks_report(digests)
     assert [part.waiting_us for part in report.parts] == [600.0, 0.0]
     assert report.straggler is None
-    assert ranks_headline(report).startswith("No single rank holds up the others: the GPU of rank 1 waits for launches")
+    assert ranks_headline(report).startswith("The GPU of rank 1 waits for launches")
 
 
 def test_a_launch_bound_job_that_also_transfers() -> None:
@@ -237,9 +239,9 @@ def test_a_launch_bound_job_that_also_transfers() -> None:
     )
     report = replace(ranks_report(ranks(2, 0.0)), parts=parts)
     assert ranks_headline(report) == (
-        "No single rank holds up the others: the GPU of rank 1 waits for launches, 600 µs of 2.00 ms per step. The "
-        "profiler makes launches longer, so it may decide who arrives last. Communication with nothing beside it takes "
-        "240 µs of 2.00 ms per step (12 %)."
+        "The GPU of rank 1 waits for launches, 600 µs of 2.00 ms per step. The profiler makes launches longer, so it "
+        "may decide which rank arrives last. Communication takes 240 µs of 2.00 ms per step (12 %, median of the "
+        "ranks) while the GPU does nothing else."
     )
 
 
@@ -248,8 +250,8 @@ def test_exposed_communication_without_a_late_rank_is_the_headline() -> None:
     work = [(GEMM, 0.0, 100.0, None), (ALL_REDUCE, 100.0, 90.0, group)]
     report = ranks_report(job(work, work))
     assert ranks_headline(report) == (
-        "No single rank holds up the others. Communication with nothing beside it takes 90.0 µs of 730 µs per step "
-        "(12 %)."
+        "No rank delays the others by much. Communication takes 90.0 µs of 730 µs per step (12 %, median of the "
+        "ranks) while the GPU does nothing else."
     )
 
 
@@ -290,8 +292,8 @@ def test_groups_of_one_name_that_are_different_groups_are_not_compared() -> None
     report = ranks_report(digests)
     assert (report.compared, report.straggler) == (0, None)
     assert ranks_headline(report) == (
-        "No collective was found on several ranks: nothing tells who arrives last. Communication with nothing beside "
-        "it takes 51.5 µs of 51.5 µs per step (100 %)."
+        "No collective was found on several ranks: nothing tells who arrives last. Communication takes 51.5 µs of "
+        "51.5 µs per step (100 %, median of the ranks) while the GPU does nothing else."
     )
     assert "No collective was found on several ranks" in report.notes[1]
 
@@ -367,18 +369,18 @@ def test_missing_ranks_are_said_whatever_the_headline() -> None:
     report = ranks_report(in_turns)
     assert (
         ranks_headline(report)
-        == f"Rank 0 waits 60.0 µs of 400 µs per step for rank 1. {transfer} with nothing beside it. {only}"
+        == f"Rank 0 waits 60.0 µs of 400 µs per step for rank 1. {transfer} while the GPU does nothing else. {only}"
     )
     assert transfer_name(report) == "transfer, or waiting for a missing rank"
     even = [digest(trace_of([first], rank=rank, world_size=4, group="dp")) for rank in range(2)]
     assert ranks_headline(ranks_report(even)) == (
-        "None of the given ranks alone holds up the others. On rank 0, transfer, or waiting for a missing rank, takes "
-        f"140 µs of 400 µs per step (35 %) with nothing beside it. {only}"
+        "None of the given ranks delays the others by much. On rank 0, transfer, or waiting for a missing rank, takes "
+        f"140 µs of 400 µs per step (35 %) while the GPU does nothing else. {only}"
     )
     assert ranks_headline(ranks_report(in_turns[:1])) == (
         "One rank alone cannot tell who arrives last. On rank 0, transfer, or waiting for a missing rank, takes 140 µs "
-        "of 400 µs per step (35 %) with nothing beside it. Only 1 of 4 ranks is given: the rank that arrives last may "
-        "be missing."
+        "of 400 µs per step (35 %) while the GPU does nothing else. Only 1 of 4 ranks is given: the rank that arrives "
+        "last may be missing."
     )
 
 
