@@ -25,7 +25,7 @@ Place = tuple[str, int]
 
 
 def find(facts: Facts) -> Sequence[Finding] | CannotTell:
-    """Compare how long the ranks of each group wait for each other with nothing beside it."""
+    """Compare how long the ranks of each group wait for each other without work of their own."""
     steps = _steps_of(facts.trace)
     if not steps:
         return []
@@ -73,7 +73,7 @@ def _finding(late: Late, places: dict[int, Place], steps: dict[Place, list[Step]
     share = share_text(late.saving_us, facts.long_run_us)
     title = (
         f"{waiting} {duration_text(late.saving_us)} per step ({share}) longer in collectives than {where}, waiting for "
-        "it with nothing beside it"
+        "it without work of their own"
     )
     evidence: list[GpuActivity] = [kernel for place in others for step in steps[place] for kernel in collectives(step)]
     measured = (Measured("ranks that wait for each other", len(late.among), "ranks"),)
