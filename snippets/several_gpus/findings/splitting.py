@@ -10,7 +10,7 @@ from snippets.several_gpus.findings.pipeline import bubble
 from snippets.several_gpus.findings.sharded import TOKENS
 from snippets.several_gpus.findings.tensor_parallel import BOOK, rows_on
 
-ALONE = "the same part of the work, on a GPU that doesn't communicate or wait"
+ALONE = "the same part of the work, without other GPUs"
 ADDED = "transfers, copies and waiting that splitting adds"
 
 
