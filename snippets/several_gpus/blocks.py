@@ -30,7 +30,7 @@ class Attention(nn.Module):
 
 
 class MLP(nn.Module):
-    """Two products, a gate, and a product back."""
+    """Two products, a gate, and a third product."""
 
     def __init__(self, dim: int, hidden: int):
         super().__init__()

@@ -16,8 +16,8 @@ from .blocks import Stack
 
 # --8<-- [start:per_block]
 def per_block(model: Stack, mesh, dtype=torch.bfloat16, **options):
-    """A group of weights for each block: one is computed with while the next
-    is gathered."""
+    """A group of weights for each block. The GPU multiplies with one group
+    while it gathers the next."""
     policy = MixedPrecisionPolicy(param_dtype=dtype, reduce_dtype=dtype)
     for block in model.blocks:
         fully_shard(block, mesh=mesh, mp_policy=policy, **options)
@@ -55,8 +55,8 @@ def ahead(model: Stack, mesh, dtype=torch.bfloat16):
 
 # --8<-- [start:bytes]
 def bytes_sent(weights: int, passes: int, world: int, item: int = 2) -> float:
-    """What one GPU sends in a step: `passes` all-gathers and reduce-scatters
-    of all weights, of each (n - 1) / n."""
+    """The bytes that one GPU sends in a step. In each pass, it sends
+    (n - 1) / n of all weights."""
     return passes * item * weights * (world - 1) / world
 
 

@@ -55,6 +55,11 @@ def exposed_part(device: Device, count: int, rung: str = "ddp_us") -> Figure:
     return Figure(100 * longer.number / alone, "%", (low, high), longer.origin)
 
 
+def end_of_spread(figure: Figure, end: int) -> Figure:
+    """The lower end of a figure's spread, or its upper end."""
+    return Figure(figure.bounds[end], figure.unit, origin=figure.origin)
+
+
 def half_hidden_predicted(device: Device) -> Figure:
     """The tokens whose backward takes half as long as the all-reduce: 4 P T / C is half of 2 (n - 1) / n x 2 P / B."""
     flops, bus = matmul_rate(device), largest_bus(device)
@@ -161,6 +166,8 @@ FIGURES: Mapping[str, Measure] = {
     "gradients_us": all_reduce_us,
     "sweep_bytes": lambda device: Figure(gradient_bytes(WIDTH, BLOCKS), "bytes", origin="the sizes of the model"),
     "ddp_share_of_many": lambda device: exposed_part(device, 8192),
+    "ddp_least_share_of_many": lambda device: end_of_spread(exposed_part(device, 8192), 0),
+    "ddp_most_share_of_many": lambda device: end_of_spread(exposed_part(device, 8192), -1),
     "one_bucket_share_of_many": lambda device: exposed_part(device, 8192, "one_bucket_us"),
     "half_hidden": half_hidden,
     "half_hidden_predicted": half_hidden_predicted,

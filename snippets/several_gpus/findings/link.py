@@ -272,6 +272,7 @@ FIGURES: Mapping[str, Measure] = {
     "both_ways": both_ways,
     "largest_bus": largest_bus,
     "latency_us": latency_us,
+    "launched_call_us": lambda device: call_us(device, "all_reduce", SMALLEST, kind="launched_us"),
     "half_predicted": half_predicted,
     "half_measured": half_measured,
     "smallest_bytes": lambda device: Figure(size_text(SMALLEST), origin=LINKS[2]),

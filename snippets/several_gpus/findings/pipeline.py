@@ -80,9 +80,9 @@ def eight_over_two_by_formula() -> Figure:
     return Figure(two / eight, "x", origin="the formula of the bubble")
 
 
-def most_of_ranks(device: Device, batches: int, part: str) -> Figure:
-    """The longest such part of a rank's step on two GPUs, in the trace."""
-    run = device[f"several_gpus/pipeline_{batches}_on_2"]
+def most_of_ranks(device: Device, batches: int, part: str, gpus: int = 2) -> Figure:
+    """The longest such part of a rank's step, in the trace."""
+    run = device[f"several_gpus/pipeline_{batches}_on_{gpus}"]
     most = max(getattr(each, part) for each in compare_ranks(run).parts)
     return Figure(most, "us", origin=f"{run.origin}, in its trace")
 
@@ -163,4 +163,7 @@ FIGURES: Mapping[str, Measure] = {
     "pipeline_own_2": lambda device: most_of_ranks(device, 2, "own_us"),
     "pipeline_own_8": lambda device: most_of_ranks(device, 8, "own_us"),
     "pipeline_launching_8": lambda device: most_of_ranks(device, 8, "launching_us"),
+    "pipeline_launching_8_on_4": lambda device: most_of_ranks(device, 8, "launching_us", 4),
+    "pipeline_traced_8_on_4": lambda device: most_of_ranks(device, 8, "step_us", 4),
+    "pipeline_step_8_on_4": lambda device: device["several_gpus/pipeline_8_on_4"].time("iteration"),
 }

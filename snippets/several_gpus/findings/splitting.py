@@ -10,7 +10,8 @@ from snippets.several_gpus.findings.pipeline import bubble
 from snippets.several_gpus.findings.sharded import TOKENS
 from snippets.several_gpus.findings.tensor_parallel import BOOK, rows_on
 
-ALONE, ADDED = "the same work of one GPU alone", "added by splitting"
+ALONE = "the same part of the work, without other GPUs"
+ADDED = "transfers, copies and waiting that splitting adds"
 
 
 def alone_percents(device: Device) -> dict[str, float]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from kinetoscope.html import Cell, Html, table
 from kinetoscope.trace.communication import collectives
+from kinetoscope.trace.queries import kernel_time_us
 from snippets.lab.charts.line_charts import line_chart
 from snippets.lab.charts.numbers import figure_cell
 from snippets.lab.finding import (
@@ -17,6 +18,7 @@ from snippets.lab.finding import (
     between,
     claim,
     equals,
+    on_ranks,
     unpaired_ratio,
 )
 from snippets.lab.finding.probed import difference, entry, rate, ratio, time
@@ -204,6 +206,18 @@ def way_lines(device: Device) -> Html:
     )
 
 
+def products_us(device: Device, variant: str, rank: int) -> Figure:
+    """The time of all products in a rank's step of a stack of split MLPs."""
+    run = on_ranks(device[f"several_gpus/tensor_{variant}"])[rank]
+    return run.per_step(lambda step: kernel_time_us(products(step)), "us")
+
+
+def others_us(device: Device, variant: str) -> Figure:
+    """The time of the kernels that neither multiply nor communicate, in a step of the first rank."""
+    run = device[f"several_gpus/tensor_{variant}"]
+    return run.per_step(lambda step: kernel_time_us({*step.kernels} - {*products(step), *collectives(step)}), "us")
+
+
 def shown_ways() -> dict[str, str]:
     """Heading -> the loop of a way."""
     return {HEADINGS[name]: f"several_gpus/tensor_{name}" for name in ("reduced", "sequence", "overlapped")}
@@ -237,4 +251,9 @@ FIGURES: Mapping[str, Measure] = {
     "tensor_overlap_8192": lambda device: way_over(device, 2, LARGE, "8192", "overlapped", "sequence"),
     "tensor_products_sequence": lambda device: product_count(device, "sequence"),
     "tensor_products_overlapped": lambda device: product_count(device, "overlapped"),
+    "tensor_reduced_products_0": lambda device: products_us(device, "reduced", 0),
+    "tensor_reduced_products_1": lambda device: products_us(device, "reduced", 1),
+    "tensor_sequence_products_0": lambda device: products_us(device, "sequence", 0),
+    "tensor_reduced_others": lambda device: others_us(device, "reduced"),
+    "tensor_sequence_others": lambda device: others_us(device, "sequence"),
 }
