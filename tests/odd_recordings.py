@@ -39,6 +39,10 @@ def odd(value: Any, text: str = ODD) -> Any:
     return f"{value} {text}" if isinstance(value, str) else value
 
 
+ODD_EVENTS = 30_000
+"""Of the first events of a trace, each has an odd name."""
+
+
 def recording(content: Json, device: str) -> Json:
     """A recording of this device."""
     found = {key: each for key, each in content.items() if key != "trace_sha256"}
@@ -55,8 +59,10 @@ def recording(content: Json, device: str) -> Json:
 def trace(content: Json, device: str) -> Json:
     """A trace of this device: kernels are templates of odd things; everywhere, operators have odd names and inputs."""
     events = []
-    for event, text in zip(content["traceEvents"], cycle(TEXTS), strict=False):
-        if event.get("cat") == "kernel":
+    for index, (event, text) in enumerate(zip(content["traceEvents"], cycle(TEXTS), strict=False)):
+        if index >= ODD_EVENTS:  # a recording may not be larger than its limit
+            pass
+        elif event.get("cat") == "kernel":
             event = {**event, "name": f"{event['name']}<{text}>(int)"}
         elif device == EVERYWHERE and event.get("cat") in ("cpu_op", "user_annotation", "python_function"):
             name = event["name"] if event["name"].startswith("ProfilerStep") else f"{event['name']} {text}"
@@ -73,7 +79,7 @@ def archive(path: Path, device: str, chapters: tuple[str, ...] = ()) -> Path:
         if not chapters or file.parent.name in chapters:
             change, packed = (trace, gzip.decompress) if file.suffix == ".gz" else (recording, bytes)
             content = msgspec.json.encode(change(msgspec.json.decode(packed(file.read_bytes())), device))
-            content = gzip.compress(content, 4, mtime=0) if file.suffix == ".gz" else content
+            content = gzip.compress(content, 6, mtime=0) if file.suffix == ".gz" else content
             members[f"{folder}/{file.parent.name}/{file.name}"] = content
     return write(path, members)
 

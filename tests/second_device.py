@@ -25,6 +25,7 @@ MISSING = ("attention/*", "fused_mlp/*fused*", "mlp/sweep_liger.*", "devices/aft
 DISTURBED = "linear/eager"
 SPLIT = "linear/eager_wide"
 """Its products run two kernels each."""
+LARGE_BYTES = 10_000_000
 AMPERE_GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x4_tn"
 
 
@@ -41,7 +42,9 @@ def make_up(root: Path) -> None:
     for path in target.glob("*/*.trace.json.gz"):
         name = path.name.removesuffix(".trace.json.gz")
         content = _other_trace(decode(gzip.decompress(path.read_bytes())), f"{path.parent.name}/{name}")
-        path.write_bytes(gzip.compress(encode(content), compresslevel=1, mtime=0))
+        text = encode(content)
+        level = 6 if len(text) > LARGE_BYTES else 1  # a recording may not be larger than its limit
+        path.write_bytes(gzip.compress(text, level, mtime=0))
     for folder in filter(Path.is_dir, target.glob("*")):
         if not any(folder.iterdir()):
             folder.rmdir()

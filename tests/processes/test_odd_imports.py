@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from kinetoscope.report.rank_drawing import PATTERNS
 from snippets.lab.cache import start_build
 from snippets.lab.finding.device import all_devices
 from snippets.lab.recording.device import DEFAULT_DEVICE
@@ -59,13 +60,14 @@ def test_every_part_of_the_book_is_sound(root: Path, monkeypatch: pytest.MonkeyP
     strangers = tuple(device for device in all_devices(root) if device.name != DEFAULT_DEVICE)
     for page in ("frame", "inline"):  # the default device's panels are those of the book
         monkeypatch.setattr(f"snippets.lab.page.{page}.shown_devices", lambda *_: strangers)
+    patterns = set(read(PATTERNS).ids)  # the build adds them to a page of which any piece draws ranks
     faults, odd = [], Counter[str]()
     start_build()
     for name, build in pieces():
         html = build()
         page = read(html)
         twice = [ident for ident, times in Counter(page.ids).items() if times > 1 and not ident.startswith("kernel-")]
-        lost = [ident for _, ident in page.id_references if ident not in page.anchors]
+        lost = [ident for _, ident in page.id_references if ident not in page.anchors | patterns]
         faults += [f"{name}: {fault}" for fault in [*page.problems, *twice, *lost]]
         odd.update({"path": len(MACHINE_PATH.findall(html)), "fence": len(NOT_EXECUTED.findall(html))})
         odd["traceback"] += html.count(TRACEBACK)

@@ -115,6 +115,7 @@ def _draw(
     end = step * math.ceil(highest / step)
     axes.set(xlim=(0, width), ylim=(0, end))
     columns(axes, _some([(across(size), size_text(size)) for size in sizes]), axis)
+    axes.get_xticklabels()[0].set_horizontalalignment("left")  # beside the 0 of the other axis
     unit = figures[0].unit
     rows(axes, [(step * index, plain(step * index, unit) if index else "0") for index in range(round(end / step) + 1)])
     for limit in limits.values():

@@ -25,9 +25,9 @@ from snippets.lab.recording.schema import JSON_LIMIT_BYTES, RecordingError, pars
 
 MEMBER = re.compile(r"([a-z0-9-]+)/([a-z0-9_]+)/([a-z0-9_]+)\.(json|trace\.json\.gz|ipynb)")
 MEMBERS, ARCHIVE_BYTES = 2_000, 240_000_000
-"""Files, and all bytes of the archive after decompression. The archives of this book have 300 files of 70 MB."""
-TRACES_BYTES = 400_000_000
-"""All traces of an archive after decompression; an archive of all recordings of the book has 79 MB."""
+"""Files, and all bytes of the archive after decompression. The archives of this book have 600 files of 70 MB."""
+TRACES_BYTES = 1_000_000_000
+"""All traces of an archive after decompression; the recordings of one device have 360 MB."""
 _DATE = "%Y-%m-%dT%H:%M:%SZ"
 DESCRIPTION = """\
 Check every file of an archive that `record --archive` wrote, then unpack it. A newer recording in this checkout is
