@@ -63,6 +63,7 @@ def test_the_section_exists_in_the_built_page() -> None:
     assert problems == []
 
 
+@pytest.mark.slow
 def test_the_rule_finds_its_fault_in_a_recording_of_that_page() -> None:
     problems = []
     for rule in (each for each in RULES if each.name in PAGES and each.name not in WITHOUT_A_TRACE):

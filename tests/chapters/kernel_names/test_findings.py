@@ -83,6 +83,7 @@ def names_in(content: str) -> list[str]:
     return [unescape(name) for name in re.findall(r'class="kernel-raw"><code>(.*?)</code>', content, re.DOTALL)]
 
 
+@pytest.mark.slow
 def test_all_names_of_a_device() -> None:
     content = findings.recorded_names(BOOK)
     traces = [BOOK[recording.id].trace for recording in load_recordings(BOOK.root, BOOK.name) if recording.has_trace]
