@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 
 from kinetoscope.html import Cell, Html, table
 from kinetoscope.trace.communication import collective_kind, collectives
 from kinetoscope.trace.events import GpuActivity, Step
-from kinetoscope.trace.kernel_names import decode_kernel_name
+from kinetoscope.trace.queries import kernel_time_us
 from snippets.lab.charts.numbers import figure_cell
 from snippets.lab.experiment import find
 from snippets.lab.finding import (
@@ -34,6 +33,7 @@ from snippets.several_gpus.findings.fault_loops import (
 )
 from snippets.several_gpus.findings.hiding import matmul_rate
 from snippets.several_gpus.findings.link import largest_bus, sent_share
+from snippets.several_gpus.findings.measured import products
 
 HIDING = ("one_bucket", "afterwards", "one_queue", "root_only")
 """The faults whose fix lets communication run during own work."""
@@ -54,12 +54,7 @@ def late_small_ceiling(device: Device) -> Figure:
 
 def products_us(device: Device, loop: str) -> Figure:
     """The time of a step's matrix products, a mean of the ranks."""
-    return ranks_mean(device, loop, _products_us)
-
-
-def _products_us(step: Step) -> float:
-    products = (each for each in step.kernels if decode_kernel_name(each.name).operation in ("gemm", "gemv"))
-    return math.fsum(each.duration_us for each in products)
+    return ranks_mean(device, loop, lambda step: kernel_time_us(products(step)))
 
 
 @claim("SF43", at_least(1.01), scope="timing")

@@ -6,10 +6,9 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from statistics import median
 
-from kinetoscope.diagnosis.products import is_product
 from kinetoscope.trace.communication import collectives, is_collective
 from kinetoscope.trace.events import GpuActivity, Step
-from kinetoscope.trace.intervals import intersect, interval, length_us, union_of
+from kinetoscope.trace.intervals import union_of
 from kinetoscope.trace.queries import kernel_time_us
 from snippets.lab.finding import (
     Device,
@@ -24,6 +23,7 @@ from snippets.lab.finding import (
     on_ranks,
 )
 from snippets.lab.finding.probed import difference
+from snippets.several_gpus.findings.measured import products, share_during
 from snippets.several_gpus.findings.sharded import TOKENS, hidden_from, over_alone, run_of
 
 NEXT_TO = 0.9
@@ -49,11 +49,6 @@ def own_work(device: Device, variant: str) -> Figure:
     return Figure(most, "us", origin=f"{run.origin}, in its trace")
 
 
-def products(step: Step) -> tuple[GpuActivity, ...]:
-    """The matrix products of a step."""
-    return tuple(kernel for kernel in step.kernels if is_product(kernel) and not is_collective(kernel))
-
-
 def products_of_ranks(device: Device, variant: str) -> list[Figure]:
     """Rank -> the time of all products in its step."""
     runs = on_ranks(run_of(device, variant))
@@ -71,10 +66,10 @@ def slower(steps: Sequence[Step]) -> float | None:
         busy = union_of(collectives(step))
         for kernel in products(step):
             shapes = kernel.op.input_shapes if kernel.op else ()
-            common_us = length_us(intersect([interval(kernel)], busy))
-            if common_us == 0:
+            share = share_during(kernel, busy)
+            if share == 0:
                 alone[kernel.name, kernel.grid, shapes].append(kernel.duration_us)
-            elif common_us >= NEXT_TO * kernel.duration_us:
+            elif share >= NEXT_TO:
                 beside[kernel.name, kernel.grid, shapes].append(kernel.duration_us)
     both = alone.keys() & beside.keys()
     if not both:

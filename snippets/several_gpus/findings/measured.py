@@ -1,11 +1,16 @@
-"""What the collectives of a step send, the sizes of a run on several GPUs, and a step small enough to draw."""
+"""What the collectives of a step send, its products, the sizes of a run on several GPUs, and a step small enough to
+draw."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
-from kinetoscope.trace.communication import collective_kind, collectives
+from kinetoscope.diagnosis.products import is_product
+from kinetoscope.trace.communication import collective_kind, collectives, is_collective
 from kinetoscope.trace.events import CpuOp, GpuActivity, Step
+from kinetoscope.trace.intervals import Interval, intersect, interval, length_us
 from snippets.lab.finding import Figure, NotTimed, Run
 
 BF16_BYTES = 2
@@ -44,6 +49,16 @@ def _sent_bytes(kernel: GpuActivity) -> float:
     whole = max(told.elements_in, told.elements_out) * ITEM_BYTES[told.type.lower()]
     share = 1 - 1 / (told.group_size or 1)
     return whole * {"allreduce": 2 * share, "allgather": share, "reducescatter": share, "send": 1.0}.get(kind, 0.0)
+
+
+def products(step: Step) -> tuple[GpuActivity, ...]:
+    """The matrix products of a step, in the order of their starts."""
+    return tuple(kernel for kernel in step.kernels if is_product(kernel) and not is_collective(kernel))
+
+
+def share_during(kernel: GpuActivity, times: Sequence[Interval]) -> float:
+    """The share of a kernel's time that is in one of these times, which are sorted and disjoint."""
+    return length_us(intersect([interval(kernel)], times)) / kernel.duration_us
 
 
 def without_operators(step: Step) -> Step:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 from kinetoscope.html import Cell, Html, table
-from kinetoscope.trace.communication import collectives, exposed_collectives_us, is_collective
-from kinetoscope.trace.events import GpuActivity, Step
+from kinetoscope.trace.communication import collectives, exposed_collectives_us
+from kinetoscope.trace.events import Step
 from kinetoscope.trace.intervals import length_us, union_of
-from kinetoscope.trace.kernel_names import decode_kernel_name
 from snippets.lab.charts.numbers import figure_cell
 from snippets.lab.finding import Device, Figure, Measure, NotTimed, Run, Source, at_least, claim, derived, equals
 from snippets.lab.page import show as show
 from snippets.several_gpus.findings.data_parallel import PARAMETERS
 from snippets.several_gpus.findings.hiding import BLOCKS, all_reduce_us
+from snippets.several_gpus.findings.measured import products, share_during
 
 AFTER, DURING = "several_gpus/one_bucket", "several_gpus/ddp_views"
 """All gradients after backward, and in buckets during backward: two versions that the profiler delays little."""
@@ -23,16 +24,6 @@ PRODUCTS_OF_FORWARD = 1 / 3
 """Of a step's products: backward multiplies twice with each matrix."""
 LEAST_SHARE = 0.1
 """Of a product's time: a product with less of a collective next to it does not count as running during it."""
-
-
-def is_product(kernel: GpuActivity) -> bool:
-    """Whether a kernel is a matrix product."""
-    return decode_kernel_name(kernel.name).operation == "gemm"
-
-
-def products(step: Step) -> tuple[GpuActivity, ...]:
-    """The products of a step, in the order of their starts."""
-    return tuple(kernel for kernel in step.kernels if is_product(kernel))
 
 
 def products_us(step: Step, *, is_backward: bool) -> float:
@@ -44,8 +35,8 @@ def products_us(step: Step, *, is_backward: bool) -> float:
 
 def other_kernels_us(step: Step) -> float:
     """The time of the kernels that neither multiply nor communicate, and of copies."""
-    others = (each for each in step.kernels if not is_collective(each) and not is_product(each))
-    return sum(each.duration_us for each in (*others, *step.memcpys))
+    others = {*step.kernels} - {*products(step), *collectives(step)}
+    return math.fsum(each.duration_us for each in (*others, *step.memcpys))
 
 
 PARTS: dict[str, Callable[[Step], float]] = {
@@ -84,19 +75,13 @@ def product_slowdown(device: Device) -> Figure:
     usual = _usual_us(device[AFTER])
 
     def ratio(step: Step) -> float:
-        sent = collectives(step)
-        slow = [each for each in products(step) if each.name in usual and _share(each, sent) >= LEAST_SHARE]
+        sent = union_of(collectives(step))
+        slow = [each for each in products(step) if each.name in usual and share_during(each, sent) >= LEAST_SHARE]
         if not slow:
             raise NotTimed(f"{DURING} on {device.name}: no product of a step runs during an all-reduce")
         return sum(each.duration_us for each in slow) / sum(usual[each.name] for each in slow)
 
     return device[DURING].per_step(ratio, "x")
-
-
-def _share(kernel: GpuActivity, sent: Sequence[GpuActivity]) -> float:
-    """The share of a kernel's time in which one of these kernels, which run one after the other, runs too."""
-    parts = (min(kernel.end_us, each.end_us) - max(kernel.start_us, each.start_us) for each in sent)
-    return sum(max(0.0, part) for part in parts) / kernel.duration_us
 
 
 @claim("SG82", at_least(1.2), scope="timing")

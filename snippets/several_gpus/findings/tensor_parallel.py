@@ -23,8 +23,7 @@ from snippets.lab.finding import (
 )
 from snippets.lab.finding.probed import difference, entry, rate, ratio, time
 from snippets.lab.page import Computation, prediction as prediction, rank_bars, show as show, timeline
-from snippets.several_gpus.findings.gathering import products
-from snippets.several_gpus.findings.measured import changed, parameter, sent_bytes, without_operators
+from snippets.several_gpus.findings.measured import changed, parameter, products, sent_bytes, without_operators
 from snippets.several_gpus.findings.sharded import bus_rate, product_rate
 
 BOOK, LARGE = "768x3072", "4096x14336"
