@@ -1,6 +1,6 @@
 """What the chapter decode_kernels measures: a token by kernels of this book
-beside a token by compiled layers, the parts of a step alone, their tiles, and
-weights in int8.
+beside a token by compiled layers, the parts of a step alone, steps with other
+tiles, and weights in int8.
 
 Groups of loops, `tokens` and `tokens_batch_8`, timed interleaved:
     reduce_overhead, gpt_fast, max_autotune      peers
@@ -9,8 +9,8 @@ Groups of loops, `tokens` and `tokens_batch_8`, timed interleaved:
 Probes: `steady_<size>` of the same variants, `generate_static_<size>` of the
 package transformers, `in_transformers` and `in_transformers_compiled` of its
 `generate` with these kernels and without, `int8_<size>` of weights in int8
-beside bf16, `errors_<size>`, `parts_<size>`, `parts_int8_<size>`, `tiles`, and
-`tiles_of_steps`. A suffix `_batch_8` follows where a probe has two batches.
+beside bf16, `errors_<size>`, `parts_<size>`, `parts_int8_<size>`, and `tiles`.
+A suffix `_batch_8` follows where a probe has two batches.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from snippets.decode_kernels.experiments.in_transformers import (
     transformers_probes,
 )
 from snippets.decode_kernels.experiments.parts import part_probes
-from snippets.decode_kernels.experiments.steps_swept import step_probes
 from snippets.decode_kernels.experiments.tiles_swept import tile_probes
 from snippets.decode_kernels.experiments.variants import token_experiments
 
@@ -29,6 +28,5 @@ EXPERIMENTS = (
     *answer_probes(),
     *part_probes(),
     *tile_probes(),
-    *step_probes(),
     *transformers_probes(),
 )

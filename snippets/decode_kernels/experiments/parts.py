@@ -55,15 +55,16 @@ def parts(
     }
 
 
-def run_part(step: Any, part: str) -> None:
-    """Launch one part of a step: of every layer, or the head, which otherwise
-    would count the position on and on."""
+def run_part(step: Any, part: str, layers: int | None = None) -> None:
+    """Launch one part of a step: of every layer or of the first `layers`, or
+    the head, which otherwise would count the position on and on."""
     launch = getattr(step, f"launch_{part}")
     if part == "head":
         launch()
         step.position.sub_(1)
         return
-    for layer, kept in zip(step.model.layers, step.cache, strict=True):
+    both = step.model.layers[:layers], step.cache[:layers]
+    for layer, kept in zip(*both, strict=True):
         launch(layer, kept)
 
 

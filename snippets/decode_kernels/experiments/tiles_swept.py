@@ -1,25 +1,34 @@
-"""Which tiles are fast? Each part of a step with each candidate."""
+"""Which tiles are fast? Whole steps, each with another tile of one part: in a
+whole step, a tile that is fastest alone is often not the fastest."""
 
 from __future__ import annotations
 
-import functools
+import contextlib
 import itertools
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from snippets.decode_kernels.experiments.parts import PARTS, run_part, step_of
+from snippets.decode_kernels.experiments.parts import run_part, step_of
 from snippets.decode_kernels.experiments.variants import forget, require_gpu
 from snippets.decoder.experiments.clocks import numbers, recorded, times_us
+from snippets.decoder.experiments.limits import left_out
 from snippets.decoder.experiments.token_loops import TEXT
 from snippets.lab.experiment import Experiment, Instruments
 
+WRITTEN = {
+    "qkv": "q", "out": "x", "gate_up": "hidden", "down": "x", "head": "logit"
+}  # fmt: skip
+"""Each part that multiplies by a weight -> the tensor that it writes."""
+PAIRED = ("qkv", "gate_up")
+"""Parts of which a program multiplies pairs of rows."""
+CHOSEN = "chosen"  # the default tile of each part
 WRONG = 2e-2
-"""A tile is not timed if its result differs more from the default tile's."""
+"""The error, against the default tile's result, above which a tile is wrong."""
 
 
-def tiles_of_parts(
+def tiles(
     instruments: Instruments,
     device: str,
     sizes: str,
@@ -27,108 +36,126 @@ def tiles_of_parts(
     weights: str,
     prompt: int,
     answer: int,
-    one_token: str,
-    few_tokens: str,
-    stages: str,
-    warps: str,
+    shapes: str,
+    registers: int,
 ) -> dict[str, Any]:
-    """Each part of a step with each tile, under load. One call has all sizes
-    and batches, and prints how far it is.
+    """Whole steps, each with one candidate as the tile of one part, and the
+    default tiles of all other parts. One call has all sizes and batches, and
+    prints how far it is.
 
-    Returns {"size, batch, weights": {part: {"rows x block_k, stages, warps":
-    samples in microseconds of all layers}}}. A tile that does not fit the GPU
-    has no samples.
+    Returns {"size, batch, weights": {part: {"chosen" or "rows x block_k, warps,
+    held": samples in microseconds of a step}}}, or {"left_out": why} for a
+    model that does not fit. A tile that does not fit the GPU has no samples.
     """
+    import torch
+
     require_gpu(device)
     found: dict[str, Any] = {}
     for size, batch, kind in itertools.product(
         sizes.split(","), numbers(batches), weights.split(",")
     ):
         name = f"{size}, batch {batch}, {kind}"
+        if too_large := left_out(size, torch.cuda.mem_get_info()[0]):
+            found[name] = {"left_out": too_large}
+            continue
         step, _ = step_of(size, device, batch, prompt, answer, kind)
-        shapes = one_token if batch == 1 else few_tokens
-        candidates = candidates_of(shapes, stages, warps)
+        start = step.token.clone(), step.position.clone()
+        cut = {
+            part: tiles_of(step, part, shapes, registers) for part in WRITTEN
+        }
+        compile_tiles(step, cut)
         found[name] = {}
-        compile_tiles(step, candidates)
-        for part in PARTS:
-            if part != "attend":
-                found[name][part] = times_of(step, part, candidates, device)
-                report(name, part, found[name][part])
+        for part, candidates in cut.items():
+            samples = times_of(step, start, part, candidates, device)
+            found[name][part] = samples
+            report(name, part, samples)
         del step
         forget()
     return found
 
 
-def candidates_of(shapes: str, stages: str, warps: str) -> list[Any]:
-    """`4x1024,8x512`, `3,4`, `4,8` -> all combinations, as tiles."""
+def tiles_of(step: Any, part: str, shapes: str, registers: int) -> list[Any]:
+    """`4x1024,8x512`, rows x block_k -> tiles of a part.
+
+    A thread loads 16 bytes of each row of a block, into 4 registers. A tile
+    holds as many blocks as fit into so many registers, and another tile half as
+    many. Shapes of which no block fits are left out.
+    """
     from snippets.decode_kernels.sizes import Tile
 
-    cuts = [numbers(shape.replace("x", ",")) for shape in shapes.split(",")]
-    return [
-        Tile(rows, block_k, deep, wide)
-        for rows, block_k in cuts
-        for deep, wide in itertools.product(numbers(stages), numbers(warps))
-    ]
+    config = step.model.config
+    columns = config.hidden if part == "down" else config.dim
+    of_warp = 512 if step.int8 else 256  # columns
+    found = []
+    for shape in shapes.split(","):
+        rows, block_k = numbers(shape.replace("x", ","))
+        fit = registers // (4 * rows * (2 if part in PAIRED else 1))
+        most = min(fit, -(-columns // block_k))
+        found += [
+            Tile(rows, block_k, warps=block_k // of_warp, held=held)
+            for held in (most, most // 2)
+            if held
+        ]
+    return found
 
 
-def with_tile(step: Any, part: str, tile: Any) -> Any:
-    """The tiles of a step with another tile for one part."""
-    return replace(step.tiles, **{part: tile})
-
-
-def compile_tiles(step: Any, candidates: Sequence[Any]) -> None:
-    """Compile the kernels of all candidates in parallel."""
+def compile_tiles(step: Any, cut: Mapping[str, Sequence[Any]]) -> None:
+    """Compile the kernels of all tiles of the parts in parallel. The first layer's
+    kernels and the second layer's have different options."""
     from concurrent.futures import ThreadPoolExecutor
 
     import triton
 
-    from snippets.fused_mlp.geglu.launch import FAILURES
+    from snippets.fused_mlp.geglu.launch import FAILURES, uncollected
 
-    def compile_only(
-        kernel: Any, programs: int, *given: Any, **kw: Any
-    ) -> None:
-        kernel.warmup(*given, grid=(programs,), **kw)
+    def compile_only(kernel: Any, _: int, *given: Any, **options: Any) -> None:
+        kernel.warmup(*given, grid=(1,), **options)
 
-    layer, kept = step.model.layers[0], step.cache[0]
     base, step.run = step.tiles, compile_only
     with (
+        uncollected(),
         ThreadPoolExecutor() as pool,
         triton.AsyncCompileMode(pool, ignore_errors=True),
     ):
-        for part, tile in itertools.product(PARTS, candidates):
-            if part == "attend":
-                continue
-            step.tiles = with_tile(step, part, tile)
-            launch = getattr(step, f"launch_{part}")
-            try:
-                launch() if part == "head" else launch(layer, kept)
-            except FAILURES:
-                continue
+        for part, candidates in cut.items():
+            for tile in candidates:
+                step.tiles = replace(base, **{part: tile})
+                with contextlib.suppress(*FAILURES):
+                    run_part(step, part, layers=2)
     step.tiles = base
     del step.run  # the method of the class again
 
 
 def times_of(
-    step: Any, part: str, candidates: Sequence[Any], device: str
+    step: Any, start: Any, part: str, candidates: Sequence[Any], device: str
 ) -> dict[str, list[float]]:
-    """Samples of one part by tile. Raises `ArithmeticError` for a tile that
-    computes something else than the default tile."""
+    """Samples of a step by tile of one part, from a token and its position.
+    Raises `ArithmeticError` for a tile that computes something else than the
+    default tile."""
     from snippets.fused_mlp.geglu.launch import FAILURES
 
+    def again() -> None:
+        step()
+        step.position.sub_(1)  # each replay is at the same position
+
     base, expected = step.tiles, result_of(step, part)
-    graphs = {}
+    step.restart(*start)
+    graphs = {CHOSEN: recorded(again, device)}
     for tile in candidates:
-        step.tiles = with_tile(step, part, tile)
+        cut = f"{tile.rows} x {tile.block_k}"
+        name = f"{cut}, {tile.warps} warps, {tile.held} held"
+        step.tiles = replace(base, **{part: tile})
         try:
-            error = difference(result_of(step, part), expected)
-            run = functools.partial(run_part, step, part)
-            graphs[name_of(tile)] = recorded(run, device)
+            wrong = (result_of(step, part) - expected).norm()
+            error = float(wrong / expected.norm())
+            step.restart(*start)
+            graphs[name] = recorded(again, device)
         except FAILURES:  # out of registers or shared memory
             continue
         finally:
             step.tiles = base
         if not error <= WRONG:
-            raise ArithmeticError(f"{part}, {name_of(tile)}: {error:.1e}")
+            raise ArithmeticError(f"{part}, {name}: {error:.1e}")
     return times_us(graphs, device, rounds=3)
 
 
@@ -139,57 +166,34 @@ def result_of(step: Any, part: str) -> Any:
     draw = torch.Generator(step.x.device).manual_seed(0)
     for tensor in (step.x, step.q, step.attended, step.hidden):
         tensor.normal_(generator=draw)
-    written = {
-        "qkv": step.q,
-        "out": step.x,
-        "gate_up": step.hidden,
-        "down": step.x,
-        "head": step.logit,
-    }
-    launch = getattr(step, f"launch_{part}")
-    if part == "head":
-        launch()
-        step.position.sub_(1)
-    else:
-        launch(step.model.layers[0], step.cache[0])
-    return written[part].float().clone()
+    run_part(step, part, layers=1)
+    return getattr(step, WRITTEN[part]).float().clone()
 
 
-def difference(values: Any, expected: Any) -> float:
-    """Norm of the difference over norm of what is expected."""
-    return float((values - expected).norm() / expected.norm())
-
-
-def name_of(tile: Any) -> str:
-    return (
-        f"{tile.rows} x {tile.block_k}, {tile.stages} stages, "
-        f"{tile.warps} warps"
-    )
-
-
-def report(name: str, part: str, samples: dict[str, list[float]]) -> None:
-    """Print the three fastest tiles of a part."""
+def report(name: str, part: str, samples: Mapping[str, list[float]]) -> None:
+    """Print the steps with the three fastest tiles and the default tile."""
     fastest = sorted(samples, key=lambda tile: min(samples[tile]))[:3]
-    shown = [f"{tile} {min(samples[tile]):.1f} us" for tile in fastest]
+    shown = [
+        f"{tile} {min(samples[tile]):.1f} us" for tile in (*fastest, CHOSEN)
+    ]
     print(f"{name}, {part}: {'; '.join(shown)}", file=sys.stderr, flush=True)
 
 
 def tile_probes() -> Iterator[Experiment]:
-    """All tiles of both sizes, batches, and types of weights."""
+    """Tiles of both sizes, for one text and weights in bf16."""
     yield Experiment(
         chapter="decode_kernels",
         name="tiles",
-        probe=tiles_of_parts,
+        probe=tiles,
         parameters={
             "sizes": "1.1b,8b",
-            "batches": "1,8",
-            "weights": "bf16,int8",
+            "batches": "1",
+            "weights": "bf16",
             "prompt": TEXT["prompt"],
             "answer": TEXT["answer"],
-            "one_token": "2x1024,2x2048,4x1024,4x2048,8x512,8x1024,16x512",
-            "few_tokens": "16x128,16x256,16x512,32x128,32x256,64x128",
-            "stages": "3,4",
-            "warps": "4,8",
+            "shapes": "1x1024,2x1024,4x1024,8x1024,16x1024,"
+            "2x2048,4x2048,8x2048,16x2048",
+            "registers": 128,
         },
         time_limit_s=300,
     )

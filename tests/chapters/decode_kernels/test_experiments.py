@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -116,11 +117,24 @@ class FakeStep:
         self.x = torch.zeros(1, 8)
         self.q, self.attended, self.hidden = self.x.clone(), self.x.clone(), self.x.clone()
         self.logit = torch.zeros(1, 1)
-        self.position = torch.tensor([7])
+        self.token, self.position = torch.tensor([[3]]), torch.tensor([7])
         self.tiles: Tiles = ONE_TOKEN
-        self.cache = [Kept(0), Kept(1)]
-        self.model = type("Model", (), {"layers": ["first", "second"]})
+        self.int8 = False
+        self.cache = [Kept(0), Kept(1), Kept(2)]
+        self.model = SimpleNamespace(
+            layers=["first", "second", "third"], config=model.Config(3, 4096, 14_336, 32, 8, 128_256)
+        )
         self.calls: list[tuple[str, int]] = []
+        self.stepped: list[tuple[Tile, int, int]] = []
+
+    def __call__(self) -> None:
+        self.stepped.append((self.tiles.qkv, int(self.token), int(self.position)))
+        self.launch_head()
+        self.token.add_(1)
+
+    def restart(self, token: Tensor, position: Tensor) -> None:
+        self.token.copy_(token)
+        self.position.copy_(position)
 
     def launch_qkv(self, layer: str, kept: Kept) -> None:
         self.calls.append((layer, kept.number))
@@ -136,27 +150,82 @@ class FakeStep:
 def test_a_part_runs_in_every_layer() -> None:
     step = FakeStep()
     parts.run_part(step, "qkv")
-    assert step.calls == [("first", 0), ("second", 1)]
+    parts.run_part(step, "qkv", layers=1)
+    assert step.calls == [("first", 0), ("second", 1), ("third", 2), ("first", 0)]
     parts.run_part(step, "head")
     assert step.position.item() == 7, "the next replay is at the same position"
 
 
-def test_tiles_that_do_not_fit_are_left_out() -> None:
+@pytest.fixture
+def timed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the steps that were timed, each of which is called once."""
+    names: list[str] = []
+
+    def times_us(steps: Mapping[str, Callable[[], object]], device: str, rounds: int) -> dict[str, list[float]]:
+        names.extend(steps)
+        return {name: [1.0] * rounds for name in steps}
+
+    monkeypatch.setattr(tiles_swept, "times_us", times_us)
+    return names
+
+
+def times_of_qkv(step: FakeStep, *candidates: Tile) -> dict[str, list[float]]:
+    start = step.token.clone(), step.position.clone()
+    return tiles_swept.times_of(step, start, "qkv", candidates, "cpu")
+
+
+def test_each_step_has_one_other_tile_and_starts_at_the_same_token(timed: list[str]) -> None:
+    step, tile = FakeStep(), Tile(8, 512, warps=2, held=4)
+    found = times_of_qkv(step, tile)
+    assert found == {"chosen": [1.0] * 3, "8 x 512, 2 warps, 4 held": [1.0] * 3}
+    assert step.stepped == [(ONE_TOKEN.qkv, 3, 7), (tile, 3, 7)]
+    assert step.position.item() == 7, "the next replay is at the same position"
+
+
+def test_tiles_that_do_not_fit_are_left_out(timed: list[str]) -> None:
     step = FakeStep()
-    found = tiles_swept.times_of(step, "qkv", [Tile(4, 512), Tile(64, 512), Tile(8, 256, 4, 8)], "cpu")
-    assert list(found) == ["4 x 512, 3 stages, 4 warps", "8 x 256, 4 stages, 8 warps"]
+    times_of_qkv(step, Tile(4, 512, held=1), Tile(64, 512), Tile(8, 256, warps=8, held=0))
+    assert timed == ["chosen", "4 x 512, 4 warps, 1 held", "8 x 256, 8 warps, 0 held"]
     assert step.tiles == ONE_TOKEN
     assert step.q.equal(step.x)
 
 
-def test_a_tile_that_computes_something_else_is_not_timed() -> None:
+def test_a_tile_that_computes_something_else_is_not_timed(timed: list[str]) -> None:
     step = FakeStep()
-    with pytest.raises(ArithmeticError, match=r"qkv, 2 x 512, 3 stages, 4 warps: 1\.0e\+00"):
-        tiles_swept.times_of(step, "qkv", [Tile(4, 512), Tile(2, 512)], "cpu")
+    with pytest.raises(ArithmeticError, match=r"qkv, 2 x 512, 4 warps, 8 held: 1\.0e\+00"):
+        times_of_qkv(step, Tile(4, 512), Tile(2, 512))
+    assert timed == []
     assert step.tiles == ONE_TOKEN
 
 
-def test_candidates_are_all_combinations() -> None:
-    found = tiles_swept.candidates_of("2x64,4x32", "3,4", "8")
-    assert found == [Tile(2, 64, 3, 8), Tile(2, 64, 4, 8), Tile(4, 32, 3, 8), Tile(4, 32, 4, 8)]
-    assert tiles_swept.with_tile(FakeStep(), "out", found[0]) == replace(ONE_TOKEN, out=found[0])
+@pytest.mark.parametrize(
+    ("part", "shapes", "cuts"),
+    [
+        ("out", "1x1024", [(1, 1024, 4, 4), (1, 1024, 4, 2)]),  # all of 4096 columns, and half of them
+        ("down", "8x1024", [(8, 1024, 4, 4), (8, 1024, 4, 2)]),  # of 14 blocks, 4 fit into 128 registers
+        ("gate_up", "8x1024,16x2048", [(8, 1024, 4, 2), (8, 1024, 4, 1), (16, 2048, 8, 1)]),  # pairs
+        ("qkv", "32x1024", []),  # 256 registers a block
+    ],
+)
+def test_candidates_hold_what_fits_and_half_of_it(part: str, shapes: str, cuts: list[tuple[int, ...]]) -> None:
+    expected = [Tile(rows, block_k, warps=warps, held=held) for rows, block_k, warps, held in cuts]
+    assert tiles_swept.tiles_of(FakeStep(), part, shapes, 128) == expected
+
+
+def test_a_thread_loads_twice_as_many_weights_in_int8() -> None:
+    step = FakeStep()
+    step.int8 = True
+    assert [tile.warps for tile in tiles_swept.tiles_of(step, "out", "4x2048,16x2048", 128)] == [4] * 4
+
+
+def test_the_sweep_has_a_few_tiles_of_each_part() -> None:
+    (probe,) = tiles_swept.tile_probes()
+    shapes, registers = str(probe.parameters["shapes"]), probe.parameters["registers"]
+    assert isinstance(registers, int)
+    step = FakeStep()
+    for size in ("1.1b", "8b"):
+        step.model.config = model.CONFIGS[size]
+        for part in tiles_swept.WRITTEN:
+            found = tiles_swept.tiles_of(step, part, shapes, registers)
+            assert 12 <= len(found) <= 18
+            assert len(set(found)) == len(found)

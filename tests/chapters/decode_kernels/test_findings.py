@@ -199,7 +199,7 @@ FLIPS: list[tuple[str, Changes]] = [
     ("DK34", {"data": {"errors_1_1b": samples.errors(equal=240)}}),
     ("DK35", {"data": {"errors_8b": samples.errors(int8_error=0.006)}}),
     ("DK36", {"data": {"errors_8b": samples.errors(rounding=0.006)}}),
-    ("DK37", {"data": {"tiles": samples.tiles(fastest=0.8)}}),
+    ("DK37", {"data": {"tiles": samples.tiles(fastest=0.9)}}),
     ("DK38", {"data": {"in_transformers_compiled": samples.in_transformers("static", gap=0.05)}}),
     ("DK39", {"data": {"in_transformers": eager_transformers(dropped=32)}}),
     ("DK40", {"data": {"in_transformers": eager_transformers(us=13_000.0)}}),
@@ -222,7 +222,8 @@ def test_every_claim_has_a_flip() -> None:
 def test_a_model_that_does_not_fit_is_left_out(device: Device, tmp_path: Path) -> None:
     reason = {"left_out": "8b needs 24 GB of memory, 10 GB are free"}
     large = ("steady_8b", "steady_8b_batch_8", "int8_8b", "errors_8b")
-    altered = changed(device, tmp_path, data=dict.fromkeys(large, reason))
+    swept = samples.tiles() | {"8b, batch 1, bf16": reason}
+    altered = changed(device, tmp_path, data={**dict.fromkeys(large, reason), "tiles": swept})
     assert [status(altered, claim_id) for claim_id in ("DK11", "DK13", "DK31", "DK36")] == ["not measured"] * 4
     assert "8b needs 24 GB" in rung_pieces.rung_table(altered, "8 billion")
     assert "8b needs 24 GB" in integers.int8_table(altered, "8 billion")
@@ -230,6 +231,9 @@ def test_a_model_that_does_not_fit_is_left_out(device: Device, tmp_path: Path) -
     assert "8 billion weights" not in missing.missing_bars(altered)
     assert cells(rung_pieces.share_table(altered), "one-kernel step")[3:] == ["–", "–"]
     assert cells(choosing.choices(altered), "one-kernel step")[-1] == "–"
+    with pytest.raises(NotTimed, match="8b needs 24 GB"):
+        tiles.tile_table(altered, "8 billion")
+    assert status(altered, "DK37") == "holds"
 
 
 def test_a_variant_that_stopped_says_why(device: Device, tmp_path: Path) -> None:
@@ -266,7 +270,8 @@ def test_rows_of_the_tables(device: Device) -> None:
         "-6.61 µs",
     ]
     assert cells(missing.missing_table(device, "8 billion"), "attention")[2] == "–"
-    assert cells(tiles.tile_table(device), "output projection")[1:3] == ["8 x 512, 4 stages, 8 warps", "2"]
+    row = cells(tiles.tile_table(device, "1.1 billion"), "output projection")
+    assert row[1:] == ["8 x 2048, 8 warps, 1 held", "2", "578 µs", "590 µs", "0.98x"]
     assert cells(choosing.choices(device), "early-launch step")[-2:] == ["0.42x", "0.74x"]
     assert cells(choosing.choices(device), choosing.GENERATE_OURS)[-2:] == ["1.64x", "–"]
 
