@@ -6,10 +6,31 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from .ahead import fetch
-
 LOWEST = tl.constexpr(-1e30)
 """Below every score."""
+
+
+@triton.jit
+def fetch(first, count):
+    """Start loading `count` elements, a multiple of 16 bytes, from an address
+    into the L2 cache. One thread of a program asks."""
+    item_bytes: tl.constexpr = first.dtype.element_ty.primitive_bitwidth // 8
+    tl.inline_asm_elementwise(
+        """{
+        .reg .pred asks;
+        .reg .u32 thread;
+        mov.u32 thread, %tid.x;
+        setp.eq.u32 asks, thread, 0;
+        setp.gt.and.s32 asks, $2, 0, asks;
+        @asks cp.async.bulk.prefetch.L2.global [$1], $2;
+        mov.b32 $0, 0;
+        }""",
+        "=r,l,r",
+        [first, count * item_bytes],
+        dtype=tl.int32,
+        is_pure=False,
+        pack=1,
+    )
 
 
 @triton.jit
@@ -23,8 +44,8 @@ def ask_block(
     of, first = tile // SPLITS, tile % SPLITS * BLOCK_KEYS
     count = tl.minimum(length - first, BLOCK_KEYS) * HEAD_DIM
     block = (tl.cast(of, tl.int64) * length + first) * HEAD_DIM
-    fetch(keys + block, count, 1)
-    fetch(values + block, count, 1)
+    fetch(keys + block, count)
+    fetch(values + block, count)
 
 
 @triton.jit
@@ -32,7 +53,8 @@ def attend_tile(
     tile, q, keys, values, position, sums, tops, arrived, out, heads, kv_heads,
     length, scale,
     HEAD_DIM: tl.constexpr, GROUP: tl.constexpr, BLOCK_KEYS: tl.constexpr,
-    SPLITS: tl.constexpr, INTERPRETED: tl.constexpr, mask=None, mask_stride=0,
+    SPLITS: tl.constexpr, INTERPRETED: tl.constexpr,
+    mask=None, mask_stride=0,
 ):  # fmt: skip
     """One split of the keys of one head of keys and values, for the group of
     query heads that share it. The last split to arrive combines all splits.

@@ -1,7 +1,7 @@
 """A decode step of five kernels a layer and one for the head.
 
 Where the GPU can (Hopper and later), a kernel starts before the kernel before
-it has ended: it asks for its first weights at once, and waits only then.
+it has ended: it loads its first weights at once, and waits only then.
 """
 
 from __future__ import annotations
@@ -11,51 +11,56 @@ import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from .attending import ask_block, attend_tile
-from .products import ask
+from .products import hold
 from .tiles import (
     gate_up_tile,
-    head_tile,
+    head_part,
     pair_row,
     qkv_tile,
     residual_tile,
+    turn_of,
 )
 
 
-# --8<-- [start:begin]
 @triton.jit
-def begin(
-    weight, row, second, rows, K,
-    AHEAD: tl.constexpr, DEPENDENT: tl.constexpr,
-    other_weight=None,
-):  # fmt: skip
-    """Let the next kernel start, ask for the first weights, and wait for the
-    kernel before."""
+def start_next(DEPENDENT: tl.constexpr):
+    """Let the next kernel start."""
     if DEPENDENT:
         gdc_launch_dependents()
-        ask(weight, row, second, rows, K, AHEAD, other_weight)
+
+
+@triton.jit
+def wait_for_previous(DEPENDENT: tl.constexpr):
+    """Wait until the kernel before has ended, and its results can be read."""
+    if DEPENDENT:
         gdc_wait()
 
 
-# --8<-- [end:begin]
 @triton.jit(
     do_not_specialize=["M", "heads", "kv_heads", "length", "table_length"]
 )
 def qkv_kernel(
-    x, gain, weight, scale, rotary, position, q, keys, values, M, K, heads,
+    x, gain, weight, scale, rotary, position, q, keys, values, M, heads,
     kv_heads, length, table_length, eps,
-    HEAD_DIM: tl.constexpr, TOKENS: tl.constexpr, BLOCK_N: tl.constexpr,
-    BLOCK_K: tl.constexpr, STAGES: tl.constexpr, PARTS: tl.constexpr,
-    AHEAD: tl.constexpr, INTERPRETED: tl.constexpr, DEPENDENT: tl.constexpr,
+    K: tl.constexpr, HEAD_DIM: tl.constexpr, TOKENS: tl.constexpr,
+    BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, STAGES: tl.constexpr,
+    PARTS: tl.constexpr, HELD: tl.constexpr, INTERPRETED: tl.constexpr,
+    DEPENDENT: tl.constexpr,
 ):  # fmt: skip
-    tile = tl.program_id(0)
-    row = pair_row(tile * BLOCK_N + tl.arange(0, BLOCK_N), HEAD_DIM)
-    rows = (heads + 2 * kv_heads) * HEAD_DIM
-    half: tl.constexpr = HEAD_DIM // 2
-    begin(weight, row, half, rows, K, AHEAD, DEPENDENT)
+    start_next(DEPENDENT)
+    pair = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
+    row, rows = pair_row(pair, HEAD_DIM), (heads + 2 * kv_heads) * HEAD_DIM
+    held, below = hold(
+        weight, row, rows, HEAD_DIM // 2, K, TOKENS, BLOCK_K, PARTS, HELD
+    )
+    now, cos, sin = turn_of(
+        pair, rotary, position, heads + kv_heads, table_length, HEAD_DIM
+    )
+    wait_for_previous(DEPENDENT)
     qkv_tile(
-        tile, x, gain, weight, scale, rotary, position, q, keys, values, M, K,
-        heads, kv_heads, length, table_length, eps, HEAD_DIM, TOKENS, BLOCK_N,
-        BLOCK_K, STAGES, PARTS, INTERPRETED,
+        pair, now, cos, sin, x, gain, weight, scale, held, below, q, keys,
+        values, M, heads, kv_heads, length, eps, K, HEAD_DIM, TOKENS, BLOCK_K,
+        STAGES, PARTS, ".ca", INTERPRETED,
     )  # fmt: skip
 
 
@@ -64,13 +69,14 @@ def attend_kernel(
     q, keys, values, position, sums, tops, arrived, out, heads, kv_heads,
     length, scale,
     HEAD_DIM: tl.constexpr, GROUP: tl.constexpr, BLOCK_KEYS: tl.constexpr,
-    SPLITS: tl.constexpr, INTERPRETED: tl.constexpr, DEPENDENT: tl.constexpr,
+    SPLITS: tl.constexpr, INTERPRETED: tl.constexpr,
+    DEPENDENT: tl.constexpr,
 ):  # fmt: skip
     tile = tl.program_id(0)
+    start_next(DEPENDENT)
     if DEPENDENT:
-        gdc_launch_dependents()
         ask_block(tile, keys, values, length, HEAD_DIM, BLOCK_KEYS, SPLITS)
-        gdc_wait()
+    wait_for_previous(DEPENDENT)
     attend_tile(
         tile, q, keys, values, position, sums, tops, arrived, out,
         heads, kv_heads, length, scale, HEAD_DIM, GROUP, BLOCK_KEYS, SPLITS,
@@ -78,51 +84,56 @@ def attend_kernel(
     )  # fmt: skip
 
 
+# --8<-- [start:early]
 @triton.jit(do_not_specialize=["M"])
 def residual_kernel(
-    y, weight, scale, x, M, N, K,
-    TOKENS: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
-    STAGES: tl.constexpr, PARTS: tl.constexpr, AHEAD: tl.constexpr,
-    INTERPRETED: tl.constexpr, DEPENDENT: tl.constexpr,
+    y, weight, scale, x, M, N,
+    K: tl.constexpr, TOKENS: tl.constexpr, BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr, STAGES: tl.constexpr, PARTS: tl.constexpr,
+    HELD: tl.constexpr, INTERPRETED: tl.constexpr, DEPENDENT: tl.constexpr,
 ):  # fmt: skip
-    tile = tl.program_id(0)
-    row = tile * BLOCK_N + tl.arange(0, BLOCK_N)
-    begin(weight, row, None, N, K, AHEAD, DEPENDENT)
+    start_next(DEPENDENT)
+    row = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
+    held, _ = hold(weight, row, N, None, K, TOKENS, BLOCK_K, PARTS, HELD)
+    wait_for_previous(DEPENDENT)
     residual_tile(
-        tile, y, weight, scale, x, M, N, K, TOKENS, BLOCK_N, BLOCK_K, STAGES,
-        PARTS, INTERPRETED,
+        row, y, weight, scale, held, x, M, N, K, TOKENS, BLOCK_K, STAGES, PARTS,
+        ".ca", INTERPRETED,
     )  # fmt: skip
 
 
+# --8<-- [end:early]
 @triton.jit(do_not_specialize=["M"])
 def gate_up_kernel(
-    x, gain, weight, scale, out, M, N, K, eps,
-    TOKENS: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
-    STAGES: tl.constexpr, PARTS: tl.constexpr, AHEAD: tl.constexpr,
-    INTERPRETED: tl.constexpr, DEPENDENT: tl.constexpr,
+    x, gain, weight, scale, out, M, N, eps,
+    K: tl.constexpr, TOKENS: tl.constexpr, BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr, STAGES: tl.constexpr, PARTS: tl.constexpr,
+    HELD: tl.constexpr, INTERPRETED: tl.constexpr, DEPENDENT: tl.constexpr,
 ):  # fmt: skip
-    tile = tl.program_id(0)
-    row = tile * BLOCK_N + tl.arange(0, BLOCK_N)
-    begin(weight, row, N, N, K, AHEAD, DEPENDENT)
+    start_next(DEPENDENT)
+    row = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
+    held, below = hold(weight, row, N, N, K, TOKENS, BLOCK_K, PARTS, HELD)
+    wait_for_previous(DEPENDENT)
     gate_up_tile(
-        tile, x, gain, weight, scale, out, M, N, K, eps, TOKENS, BLOCK_N,
-        BLOCK_K, STAGES, PARTS, INTERPRETED,
+        row, x, gain, weight, scale, held, below, out, M, N, eps, K, TOKENS,
+        BLOCK_K, STAGES, PARTS, ".ca", INTERPRETED,
     )  # fmt: skip
 
 
 @triton.jit(do_not_specialize=["M"])
 def head_kernel(
-    x, gain, weight, scale, best, best_row, arrived, M, N, K, eps, token, logit,
+    x, gain, weight, scale, best, best_row, arrived, M, N, eps, token, logit,
     position, embedding,
-    TOKENS: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
-    STAGES: tl.constexpr, PARTS: tl.constexpr, AHEAD: tl.constexpr,
-    INTERPRETED: tl.constexpr, DEPENDENT: tl.constexpr,
+    K: tl.constexpr, TOKENS: tl.constexpr, BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr, STAGES: tl.constexpr, PARTS: tl.constexpr,
+    HELD: tl.constexpr, INTERPRETED: tl.constexpr, DEPENDENT: tl.constexpr,
 ):  # fmt: skip
-    tile = tl.program_id(0)
-    row = tile * BLOCK_N + tl.arange(0, BLOCK_N)
-    begin(weight, row, None, N, K, AHEAD, DEPENDENT)
-    head_tile(
-        tile, tl.num_programs(0), x, gain, weight, scale, best, best_row,
-        arrived, M, N, K, eps, token, logit, position, embedding, TOKENS,
-        BLOCK_N, BLOCK_K, STAGES, PARTS, INTERPRETED,
+    start_next(DEPENDENT)
+    row = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
+    held, _ = hold(weight, row, N, None, K, TOKENS, BLOCK_K, PARTS, HELD)
+    wait_for_previous(DEPENDENT)
+    head_part(
+        x, gain, weight, scale, held, best, best_row, arrived, M, N, eps, token,
+        logit, position, embedding, K, TOKENS, BLOCK_N, BLOCK_K, STAGES, PARTS,
+        HELD, ".ca", INTERPRETED,
     )  # fmt: skip

@@ -19,31 +19,20 @@ PER_MULTIPROCESSOR = 2
 REGISTERS = 255
 """Of a thread. Left to choose, the compiler may spill some of them, so that a
 third program fits."""
-STAGES = 4
-"""Blocks of weights that a program works with: it has asked for three of them
-while it waits for the first one.
-
-The memory is busy while enough bytes are on their way: its rate times its
-delay, 3.35 TB/s times about 0.8 us on an H100, or 20 KB for each of 132
-multiprocessors; 29 KB on an H200. A block has 8 KB by default, 16 KB in pairs
-of rows. So two programs with four stages have at least 32 KB on their way. More
-programs would make barriers slower.
-"""
 BLOCK_KEYS = 32
 """Keys that a program of attention loads at a time: of more, with wide heads,
 some would not fit into registers."""
 
 
 def tiles_of_step(batch: int, int8: bool) -> Tiles:
-    """The default tiles: one tile for all products, with more rows in the
-    head."""
-    tile = Tile(8 if int8 else 4, 1024, STAGES)
-    head = 8
+    """The default tiles. All products have the same columns. A program holds
+    the weights of two tiles, so the rows are few."""
     if batch > 1:
-        tile, head = Tile(16, 512 if int8 else 256, STAGES), 32
-    return Tiles(
-        tile, tile, tile, tile, replace(tile, rows=head), BLOCK_KEYS
-    )  # fmt: skip
+        tile = Tile(16, 512 if int8 else 256, 4, held=0 if int8 else 1)
+        return Tiles(tile, tile, tile, tile, tile, BLOCK_KEYS)
+    tile = Tile(4, 1024, held=4)
+    pairs, down = replace(tile, rows=2), replace(tile, rows=2, held=7)
+    return Tiles(pairs, tile, pairs, down, tile, BLOCK_KEYS)
 
 
 class OneKernelStep(TokenStep):
@@ -91,8 +80,7 @@ class OneKernelStep(TokenStep):
             model.rotary, self.position, self.sums, self.tops, self.arrived,
             model.norm.weight, *stored(model.lm_head),
             model.embed_tokens.weight, self.best, self.best_row, self.token,
-            self.logit, self.batch, config.dim, config.hidden, config.vocab,
-            config.layers, config.heads, config.kv_heads,
+            self.logit, self.batch, config.vocab, config.layers, config.heads, config.kv_heads,
             self.cache[0].keys.shape[2], model.rotary.shape[1], config.eps,
             self.scale,
         )  # fmt: skip
@@ -100,6 +88,8 @@ class OneKernelStep(TokenStep):
         del options["BLOCK_N"], options["DEPENDENT"], options["launch_pdl"]
         return arguments, {
             **options,
+            "K": config.dim,
+            "H": config.hidden,
             "HEAD_DIM": config.head_dim,
             "GROUP": self.group,
             "QKV_N": tiles.qkv.rows,
@@ -109,7 +99,7 @@ class OneKernelStep(TokenStep):
             "HEAD_N": tiles.head.rows,
             "BLOCK_KEYS": tiles.block_keys,
             "SPLITS": tiles.splits,
-            "AHEAD": tiles.ahead if self.early else 0,
+            "HELD_DOWN": tiles.down.held,
             "launch_cooperative_grid": True,
             "maxnreg": REGISTERS,
         }

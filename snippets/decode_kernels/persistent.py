@@ -1,8 +1,9 @@
 """A whole decode step as one kernel: as many programs as the GPU runs at once,
 and a barrier of all programs where a kernel would end.
 
-At a barrier a program asks for its first weights of the next part before it
-waits, so the memory has work while the last programs arrive.
+A program starts loading the weights of its next tile before it computes a tile,
+and before it waits at a barrier. So the memory has work while programs compute,
+and while the last programs arrive.
 """
 
 from __future__ import annotations
@@ -11,13 +12,14 @@ import triton
 import triton.language as tl
 
 from snippets.decode_kernels.attending import attend_tile
-from snippets.decode_kernels.products import ask
+from snippets.decode_kernels.products import hold
 from snippets.decode_kernels.tiles import (
     gate_up_tile,
-    head_tile,
+    head_part,
     pair_row,
     qkv_tile,
     residual_tile,
+    turn_of,
 )
 
 
@@ -66,6 +68,31 @@ def address(table, index, like):
     return tl.multiple_of(where, 16)
 
 
+# --8<-- [start:part]
+@triton.jit
+def residual_part(
+    y, weight, scale, held, x, M, N,
+    K: tl.constexpr, TOKENS: tl.constexpr, ROWS: tl.constexpr,
+    BLOCK_K: tl.constexpr, STAGES: tl.constexpr, PARTS: tl.constexpr,
+    HELD: tl.constexpr, INTERPRETED: tl.constexpr,
+):  # fmt: skip
+    """x (M, N) += y (M, K) @ weight.T: a program computes every so many tiles
+    of ROWS columns, and holds the weights of its first tile already."""
+    programs = tl.num_programs(0)
+    for tile in range(tl.program_id(0), tl.cdiv(N, ROWS), programs):
+        row = tile * ROWS + tl.arange(0, ROWS)
+        following, _ = hold(
+            weight, row + programs * ROWS, N, None, K, TOKENS, BLOCK_K, PARTS,
+            HELD,
+        )  # fmt: skip
+        residual_tile(
+            row, y, weight, scale, held, x, M, N, K, TOKENS, BLOCK_K, STAGES,
+            PARTS, ".cg", INTERPRETED,
+        )  # fmt: skip
+        held = following
+
+
+# --8<-- [end:part]
 @triton.jit(
     do_not_specialize=[
         "M", "layers", "heads", "kv_heads", "length", "table_length"
@@ -73,21 +100,33 @@ def address(table, index, like):
 )  # fmt: skip
 def step_kernel(
     table, x, q, attended, hidden, rotary, position, sums, tops, arrived, norm,
-    head, head_scale, embedding, best, best_row, token, logit, M, K, H, N,
-    layers, heads, kv_heads, length, table_length, eps, scale,
-    HEAD_DIM: tl.constexpr, GROUP: tl.constexpr, TOKENS: tl.constexpr,
-    QKV_N: tl.constexpr, OUT_N: tl.constexpr, UP_N: tl.constexpr,
-    DOWN_N: tl.constexpr, HEAD_N: tl.constexpr, BLOCK_K: tl.constexpr,
-    STAGES: tl.constexpr, PARTS: tl.constexpr, BLOCK_KEYS: tl.constexpr,
-    SPLITS: tl.constexpr, AHEAD: tl.constexpr, INTERPRETED: tl.constexpr,
+    head, head_scale, embedding, best, best_row, token, logit, M, N, layers,
+    heads, kv_heads, length, table_length, eps, scale,
+    K: tl.constexpr, H: tl.constexpr, HEAD_DIM: tl.constexpr,
+    GROUP: tl.constexpr, TOKENS: tl.constexpr, QKV_N: tl.constexpr,
+    OUT_N: tl.constexpr, UP_N: tl.constexpr, DOWN_N: tl.constexpr,
+    HEAD_N: tl.constexpr, BLOCK_K: tl.constexpr, STAGES: tl.constexpr,
+    PARTS: tl.constexpr, HELD: tl.constexpr, HELD_DOWN: tl.constexpr,
+    BLOCK_KEYS: tl.constexpr, SPLITS: tl.constexpr, INTERPRETED: tl.constexpr,
 ):  # fmt: skip
     """`table` (layers, 12) holds the addresses of a layer's tensors: norm, qkv,
     out, norm, gate and up, down, keys, values, and the scales of the four
     weights. arrived: (2 + M * kv_heads,), of barriers, of the head's tiles, and
     of attention's splits; all zero before and after."""
     me, programs = tl.program_id(0), tl.num_programs(0)
+    half: tl.constexpr = HEAD_DIM // 2
     rows = (heads + 2 * kv_heads) * HEAD_DIM
+    # the rows of the first tile of each part
+    my_pair = me * QKV_N + tl.arange(0, QKV_N)
+    my_out = me * OUT_N + tl.arange(0, OUT_N)
+    my_row = me * UP_N + tl.arange(0, UP_N)
+    my_down = me * DOWN_N + tl.arange(0, DOWN_N)
+    my_word = me * HEAD_N + tl.arange(0, HEAD_N)
     passed = 0
+    held, below = hold(
+        address(table, 1, head), pair_row(my_pair, HEAD_DIM), rows, half, K,
+        TOKENS, BLOCK_K, PARTS, HELD,
+    )  # fmt: skip
     for layer in range(layers):
         entry = table + layer * 12
         gain, qkv = address(entry, 0, x), address(entry, 1, head)
@@ -102,11 +141,23 @@ def step_kernel(
             gate_up_scale = address(entry, 10, head_scale)
             down_scale = address(entry, 11, head_scale)
         for tile in range(me, tl.cdiv(rows // 2, QKV_N), programs):
+            pair = tile * QKV_N + tl.arange(0, QKV_N)
+            next_row = pair_row(pair + programs * QKV_N, HEAD_DIM)
+            following, following_below = hold(
+                qkv, next_row, rows, half, K, TOKENS, BLOCK_K, PARTS, HELD
+            )
+            now, cos, sin = turn_of(
+                pair, rotary, position, heads + kv_heads, table_length, HEAD_DIM
+            )
             qkv_tile(
-                tile, x, gain, qkv, qkv_scale, rotary, position, q, keys,
-                values, M, K, heads, kv_heads, length, table_length, eps,
-                HEAD_DIM, TOKENS, QKV_N, BLOCK_K, STAGES, PARTS, INTERPRETED,
+                pair, now, cos, sin, x, gain, qkv, qkv_scale, held, below, q,
+                keys, values, M, heads, kv_heads, length, eps, K, HEAD_DIM,
+                TOKENS, BLOCK_K, STAGES, PARTS, ".cg", INTERPRETED,
             )  # fmt: skip
+            held, below = following, following_below
+        held_out, _ = hold(
+            out, my_out, K, None, K, TOKENS, BLOCK_K, PARTS, HELD
+        )
         passed += programs
         arrive_and_wait(arrived, passed, INTERPRETED)
         for tile in range(me, M * kv_heads * SPLITS, programs):
@@ -115,51 +166,54 @@ def step_kernel(
                 attended, heads, kv_heads, length, scale, HEAD_DIM, GROUP,
                 BLOCK_KEYS, SPLITS, INTERPRETED,
             )  # fmt: skip
-        row_out = me * OUT_N + tl.arange(0, OUT_N)
-        ask(out, row_out, None, K, heads * HEAD_DIM, AHEAD)
         passed += programs
         arrive_and_wait(arrived, passed, INTERPRETED)
-        # --8<-- [start:part]
-        for tile in range(me, tl.cdiv(K, OUT_N), programs):
-            residual_tile(
-                tile, attended, out, out_scale, x, M, K, heads * HEAD_DIM,
-                TOKENS, OUT_N, BLOCK_K, STAGES, PARTS, INTERPRETED,
-            )  # fmt: skip
-        row_up = me * UP_N + tl.arange(0, UP_N)
-        ask(gate_up, row_up, H, H, K, AHEAD)
-        passed += programs
-        arrive_and_wait(arrived, passed, INTERPRETED)
-        # --8<-- [end:part]
-        for tile in range(me, tl.cdiv(H, UP_N), programs):
-            gate_up_tile(
-                tile, x, gain_2, gate_up, gate_up_scale, hidden, M, H, K, eps,
-                TOKENS, UP_N, BLOCK_K, STAGES, PARTS, INTERPRETED,
-            )  # fmt: skip
-        row_down = me * DOWN_N + tl.arange(0, DOWN_N)
-        ask(down, row_down, None, K, H, AHEAD)
-        passed += programs
-        arrive_and_wait(arrived, passed, INTERPRETED)
-        for tile in range(me, tl.cdiv(K, DOWN_N), programs):
-            residual_tile(
-                tile, hidden, down, down_scale, x, M, K, H, TOKENS, DOWN_N,
-                BLOCK_K, STAGES, PARTS, INTERPRETED,
-            )  # fmt: skip
-        if layer + 1 < layers:
-            following = address(entry, 13, head)
-            pair = pair_row(me * QKV_N + tl.arange(0, QKV_N), HEAD_DIM)
-            ask(following, pair, HEAD_DIM // 2, rows, K, AHEAD)
-        else:
-            word = me * HEAD_N + tl.arange(0, HEAD_N)
-            ask(head, word, None, N, K, AHEAD)
-        passed += programs
-        arrive_and_wait(arrived, passed, INTERPRETED)
-    tiles = tl.cdiv(N, HEAD_N)
-    for tile in range(me, tiles, programs):
-        head_tile(
-            tile, tiles, x, norm, head, head_scale, best, best_row, arrived + 1,
-            M, N, K, eps, token, logit, position, embedding, TOKENS, HEAD_N,
-            BLOCK_K, STAGES, PARTS, INTERPRETED,
+        residual_part(
+            attended, out, out_scale, held_out, x, M, K, K, TOKENS, OUT_N,
+            BLOCK_K, STAGES, PARTS, HELD, INTERPRETED,
         )  # fmt: skip
+        held_up, below_up = hold(
+            gate_up, my_row, H, H, K, TOKENS, BLOCK_K, PARTS, HELD
+        )
+        passed += programs
+        arrive_and_wait(arrived, passed, INTERPRETED)
+        for tile in range(me, tl.cdiv(H, UP_N), programs):
+            row = tile * UP_N + tl.arange(0, UP_N)
+            following, following_below = hold(
+                gate_up, row + programs * UP_N, H, H, K, TOKENS, BLOCK_K, PARTS,
+                HELD,
+            )  # fmt: skip
+            gate_up_tile(
+                row, x, gain_2, gate_up, gate_up_scale, held_up, below_up,
+                hidden, M, H, eps, K, TOKENS, BLOCK_K, STAGES, PARTS, ".cg",
+                INTERPRETED,
+            )  # fmt: skip
+            held_up, below_up = following, following_below
+        held_down, _ = hold(
+            down, my_down, K, None, H, TOKENS, BLOCK_K, PARTS, HELD_DOWN
+        )
+        passed += programs
+        arrive_and_wait(arrived, passed, INTERPRETED)
+        residual_part(
+            hidden, down, down_scale, held_down, x, M, K, H, TOKENS, DOWN_N,
+            BLOCK_K, STAGES, PARTS, HELD_DOWN, INTERPRETED,
+        )  # fmt: skip
+        # of the next layer; behind the last one no rows are left
+        held, below = hold(
+            address(entry, tl.where(layer + 1 < layers, 13, 1), head),
+            pair_row(my_pair, HEAD_DIM), tl.where(layer + 1 < layers, rows, 0),
+            half, K, TOKENS, BLOCK_K, PARTS, HELD,
+        )  # fmt: skip
+        passed += programs
+        arrive_and_wait(arrived, passed, INTERPRETED)
+    held_words, _ = hold(
+        head, my_word, N, None, K, TOKENS, BLOCK_K, PARTS, HELD
+    )
+    head_part(
+        x, norm, head, head_scale, held_words, best, best_row, arrived + 1, M,
+        N, eps, token, logit, position, embedding, K, TOKENS, HEAD_N, BLOCK_K,
+        STAGES, PARTS, HELD, ".cg", INTERPRETED,
+    )  # fmt: skip
     # the last program to end counts from zero again, for the next step
     if tl.atomic_add(arrived, 1) == passed + programs - 1:
         tl.atomic_xchg(arrived, 0)

@@ -9,45 +9,79 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from .ahead import fetch_rows
+
+# --8<-- [start:hold]
+@triton.jit
+def hold(
+    weight, row, rows, second,
+    K: tl.constexpr, TOKENS: tl.constexpr, BLOCK_K: tl.constexpr,
+    PARTS: tl.constexpr, HELD: tl.constexpr, other_weight=None,
+):  # fmt: skip
+    """Start loading the first HELD blocks of `row` of a weight (rows, K) into
+    registers. Nothing waits for the loads until the weights are used.
+
+    Unless `second` is None, also of the rows so far down, in `other_weight` if
+    there is one. Returns two tuples of blocks, the second one empty without
+    other rows.
+    """
+    held, held_below = (), ()
+    for k in tl.static_range(0, K, BLOCK_K):
+        if k < HELD * BLOCK_K:
+            block = block_of(weight, row, rows, k, K, TOKENS, BLOCK_K, PARTS)
+            held += (block,)  # type: ignore[assignment]
+            if second is not None:
+                below = weight if other_weight is None else other_weight
+                below += tl.cast(second, tl.int64) * K
+                block = block_of(below, row, rows, k, K, TOKENS, BLOCK_K, PARTS)
+                held_below += (block,)  # type: ignore[assignment]
+    return held, held_below
 
 
 @triton.jit
-def ask(
-    weight, row, second, rows, K, AHEAD: tl.constexpr, other_weight=None
+def block_of(
+    weight, row, rows, k,
+    K: tl.constexpr, TOKENS: tl.constexpr, BLOCK_K: tl.constexpr,
+    PARTS: tl.constexpr,
 ):  # fmt: skip
-    """Ask for the first AHEAD elements of these rows, without waiting for
-    them. Unless `second` is None, ask for half as many elements of each, and
-    of the rows so far down, in `other_weight` if there is one."""
-    if AHEAD:
-        if second is None:
-            fetch_rows(weight, row, rows, K, AHEAD)
-        else:
-            below = weight if other_weight is None else other_weight
-            below += tl.cast(second, tl.int64) * K
-            fetch_rows(weight, row, rows, K, AHEAD // 2)
-            fetch_rows(below, row, rows, K, AHEAD // 2)
+    """The block of these rows that begins at element k: (rows of a tile,
+    BLOCK_K); for several tokens (PARTS, rows of a tile, BLOCK_K / PARTS)."""
+    if TOKENS == 1:
+        row = row[:, None]
+        col = k + tl.arange(0, BLOCK_K)[None, :]
+    else:
+        part: tl.constexpr = BLOCK_K // PARTS
+        row = row[None, :, None]
+        col = tl.arange(0, PARTS)[:, None, None] * part
+        col += k + tl.arange(0, part)[None, None, :]
+    return tl.load(
+        weight + row.to(tl.int64) * K + col, (row < rows) & (col < K), 0.0,
+        eviction_policy="evict_first",
+    )  # fmt: skip
 
 
+# --8<-- [end:hold]
 # --8<-- [start:multiply]
 @triton.jit
 def multiply(
-    x, gain, weight, scale, row, rows, second, M, K, eps,
-    TOKENS: tl.constexpr, BLOCK_K: tl.constexpr, STAGES: tl.constexpr,
-    PARTS: tl.constexpr, NORM: tl.constexpr, PAIRED: tl.constexpr,
-    INTERPRETED: tl.constexpr, other_weight=None,
+    x, gain, weight, scale, row, rows, second, held, held_below, M, eps,
+    K: tl.constexpr, TOKENS: tl.constexpr, BLOCK_K: tl.constexpr,
+    STAGES: tl.constexpr, PARTS: tl.constexpr, NORM: tl.constexpr,
+    PAIRED: tl.constexpr, CACHE: tl.constexpr, INTERPRETED: tl.constexpr,
+    other_weight=None,
 ):  # fmt: skip
     """Products of tokens x (M, K) with `row` of a weight (rows, K), and if
     PAIRED with the rows `second` further down, of `other_weight` if there is
-    one: two tensors (rows of a tile, TOKENS), or the same one twice.
+    one: two tensors (rows of a tile, TOKENS), or the same one twice. The first
+    blocks of these rows are those of `hold`.
 
     With NORM, of x behind an RMS norm with `gain` (K,). The norm's factor is
     the same for all products of a token, so it may come last: the sum of
     squares is ready when the products are. So may the scale (rows,) in float32
     of a weight in int8; it is None for other weights.
+
+    CACHE is ".ca" for x that no program of this kernel writes. Otherwise it is
+    ".cg": past the L1 cache, which does not see other programs' writes.
     """
-    each: tl.constexpr = 8 if scale is None else 16  # weights in 16 bytes
-    K = K // each * each  # true of K, but unknown to the compiler
     of_row, of_other = 1.0, 1.0
     if scale is not None:
         inside = row < rows
@@ -55,16 +89,42 @@ def multiply(
         of_other = of_row
         if PAIRED:
             of_other = tl.load(scale + second + row, inside, 0.0)[:, None]
+    below = weight if other_weight is None else other_weight
+    below += tl.cast(second, tl.int64) * K
+    each: tl.constexpr = 8 if scale is None else 16  # weights in 16 bytes
+    one: tl.constexpr = TOKENS == 1
+    few_shape: tl.constexpr = (PARTS, row.shape[0], TOKENS)
+    shape: tl.constexpr = (row.shape[0], BLOCK_K // each) if one else few_shape
+    few_squared: tl.constexpr = (PARTS, TOKENS, BLOCK_K // PARTS)
+    squared: tl.constexpr = (BLOCK_K,) if one else few_squared
+    acc = tl.zeros(shape, tl.float32)
+    other = acc
+    squares = tl.zeros(squared, tl.float32)
+    for block in tl.static_range(len(held)):
+        w = held[block]
+        w_below = held_below[block] if PAIRED else w
+        acc, other, squares = add_block(
+            acc, other, squares, w, w_below, x, gain, block * BLOCK_K, M, K,
+            TOKENS, BLOCK_K, PARTS, NORM, PAIRED, CACHE, INTERPRETED,
+        )  # fmt: skip
+    if len(held) * BLOCK_K < K:
+        for k in tl.range(len(held) * BLOCK_K, K, BLOCK_K, num_stages=STAGES):
+            w = block_of(weight, row, rows, k, K, TOKENS, BLOCK_K, PARTS)
+            w_below = w
+            if PAIRED:
+                w_below = block_of(
+                    below, row, rows, k, K, TOKENS, BLOCK_K, PARTS
+                )
+            acc, other, squares = add_block(
+                acc, other, squares, w, w_below, x, gain, k, M, K, TOKENS,
+                BLOCK_K, PARTS, NORM, PAIRED, CACHE, INTERPRETED,
+            )  # fmt: skip
     if TOKENS == 1:
-        acc, other, squares = sums_of_one(
-            x, gain, weight, row, rows, second, K, each, BLOCK_K, STAGES, NORM,
-            PAIRED, INTERPRETED, other_weight,
-        )  # fmt: skip
+        acc, other = tl.sum(acc, 1)[:, None], tl.sum(other, 1)[:, None]
+        squares = tl.sum(squares, 0)[None]
     else:
-        acc, other, squares = sums_of_few(
-            x, gain, weight, row, rows, second, M, K, TOKENS, BLOCK_K, STAGES,
-            PARTS, NORM, PAIRED, INTERPRETED, other_weight,
-        )  # fmt: skip
+        acc, other = tl.sum(acc, 0), tl.sum(other, 0)
+        squares = tl.sum(tl.sum(squares, 2), 0)
     if NORM:
         factor = tl.rsqrt(squares / K + eps)[None, :]
         acc *= factor
@@ -75,48 +135,54 @@ def multiply(
     return acc, other
 
 
+@triton.jit
+def add_block(
+    acc, other, squares, w, w_below, x, gain, k, M,
+    K: tl.constexpr, TOKENS: tl.constexpr, BLOCK_K: tl.constexpr,
+    PARTS: tl.constexpr, NORM: tl.constexpr, PAIRED: tl.constexpr,
+    CACHE: tl.constexpr, INTERPRETED: tl.constexpr,
+):  # fmt: skip
+    """Add what a block of weights that begins at element k contributes to the
+    sums of `multiply`."""
+    if TOKENS == 1:
+        return add_block_of_one(
+            acc, other, squares, w, w_below, x, gain, k, K, BLOCK_K, NORM,
+            PAIRED, CACHE, INTERPRETED,
+        )  # fmt: skip
+    else:
+        return add_block_of_few(
+            acc, other, squares, w, w_below, x, gain, k, M, K, TOKENS, BLOCK_K,
+            PARTS, NORM, PAIRED, CACHE, INTERPRETED,
+        )  # fmt: skip
+
+
 # --8<-- [end:multiply]
 # --8<-- [start:one_token]
 @triton.jit
-def sums_of_one(
-    x, gain, weight, row, rows, second, K,
-    EACH: tl.constexpr, BLOCK_K: tl.constexpr, STAGES: tl.constexpr,
-    NORM: tl.constexpr, PAIRED: tl.constexpr, INTERPRETED: tl.constexpr,
-    other_weight=None,
+def add_block_of_one(
+    acc, other, squares, w, w_below, x, gain, k,
+    K: tl.constexpr, BLOCK_K: tl.constexpr, NORM: tl.constexpr,
+    PAIRED: tl.constexpr, CACHE: tl.constexpr, INTERPRETED: tl.constexpr,
 ):  # fmt: skip
-    """The sums of `multiply` for one token, and the sum of squares (1,).
+    """For one token: acc and other (rows, BLOCK_K / 8, or 16 in int8), squares
+    (BLOCK_K,).
 
     Without tensor cores, since each weight is needed once. A thread adds the
-    EACH products of the weights that it loads together, and keeps one sum for
-    them until the rows end.
+    products of the weights that it loads together, and keeps one sum for them
+    until the rows end.
     """
-    col = tl.arange(0, BLOCK_K)
-    acc = tl.zeros((row.shape[0], BLOCK_K // EACH), tl.float32)
-    other = acc
-    squares = tl.zeros((1, BLOCK_K), tl.float32)
-    at = row[:, None].to(tl.int64) * K + col[None, :]
-    weight_below = weight if other_weight is None else other_weight
-    weight_below += tl.cast(second, tl.int64) * K
-    for k in tl.range(0, K, BLOCK_K, num_stages=STAGES):
-        inside = col < K - k
-        there = (row < rows)[:, None] & inside[None, :]
-        w = tl.load(
-            weight + (at + k), there, 0.0, eviction_policy="evict_first"
-        )
-        y = tl.load(x + col + k, inside, 0.0, cache_modifier=".cg")
-        y = y.to(tl.float32)[None, :]
-        if NORM:
-            squares += y * y
-            y *= tl.load(gain + col + k, inside, 0.0).to(tl.float32)[None, :]
-        acc += sums_of_products(w, y, EACH, INTERPRETED)
-        if PAIRED:
-            w = tl.load(
-                weight_below + (at + k), there, 0.0,
-                eviction_policy="evict_first",
-            )  # fmt: skip
-            other += sums_of_products(w, y, EACH, INTERPRETED)
-    acc, other = tl.sum(acc, 1)[:, None], tl.sum(other, 1)[:, None]
-    return acc, other, tl.sum(squares, 1)
+    each: tl.constexpr = BLOCK_K // acc.shape[1]
+    col = k + tl.arange(0, BLOCK_K)
+    inside = col < K
+    y = tl.load(x + col, inside, 0.0, cache_modifier=CACHE).to(tl.float32)
+    if NORM:
+        squares += y * y
+        y *= tl.load(gain + col, inside, 0.0).to(tl.float32)
+    y = y[None, :]
+    acc += sums_of_products(w, y, each, INTERPRETED)
+    if PAIRED:
+        other += sums_of_products(w_below, y, each, INTERPRETED)
+    return acc, other, squares
 
 
 @triton.jit
@@ -164,55 +230,37 @@ def sums_of_products(
 # --8<-- [end:one_token]
 # --8<-- [start:few_tokens]
 @triton.jit
-def sums_of_few(
-    x, gain, weight, row, rows, second, M, K,
-    TOKENS: tl.constexpr, BLOCK_K: tl.constexpr, STAGES: tl.constexpr,
+def add_block_of_few(
+    acc, other, squares, w, w_below, x, gain, k, M,
+    K: tl.constexpr, TOKENS: tl.constexpr, BLOCK_K: tl.constexpr,
     PARTS: tl.constexpr, NORM: tl.constexpr, PAIRED: tl.constexpr,
-    INTERPRETED: tl.constexpr, other_weight=None,
+    CACHE: tl.constexpr, INTERPRETED: tl.constexpr,
 ):  # fmt: skip
-    """The sums of `multiply` for up to TOKENS tokens, and the sums of squares
-    (TOKENS,).
+    """For up to TOKENS tokens: acc and other (PARTS, rows, TOKENS), squares
+    (PARTS, TOKENS, BLOCK_K / PARTS).
 
-    Each warp multiplies one of PARTS parts of a block of K: products (PARTS,
-    rows, TOKENS). If all warps shared a product of so few rows, each would read
-    all weights from shared memory.
+    Each warp multiplies one of PARTS parts of a block of K. If all warps shared
+    a product of so few rows, each would read all weights from shared memory.
     """
     part: tl.constexpr = BLOCK_K // PARTS
     first = tl.arange(0, PARTS)[:, None, None] * part
-    col = first + tl.arange(0, part)[None, None, :]
-    w_row = row[None, :, None]
+    col = k + first + tl.arange(0, part)[None, None, :]
     token = tl.arange(0, TOKENS)[None, :, None]
-    acc = tl.zeros((PARTS, row.shape[0], TOKENS), tl.float32)
-    other = acc
-    squares = tl.zeros((PARTS, TOKENS, part), tl.float32)
-    at = w_row.to(tl.int64) * K + col
-    weight_below = weight if other_weight is None else other_weight
-    weight_below += tl.cast(second, tl.int64) * K
-    for k in tl.range(0, K, BLOCK_K, num_stages=STAGES):
-        inside = col < K - k
-        there = (w_row < rows) & inside
-        w = tl.load(
-            weight + (at + k), there, 0.0, eviction_policy="evict_first"
-        )
-        y = tl.load(
-            x + token * K + (col + k), (token < M) & inside, 0.0,
-            cache_modifier=".cg",
-        )  # fmt: skip
-        if NORM:
-            y = y.to(tl.float32)
-            squares += y * y
-            y *= tl.load(gain + col + k, inside, 0.0).to(tl.float32)
-            y = y.to(x.dtype.element_ty)
-        if INTERPRETED:  # there bf16 products are wrong
-            y = y.to(tl.float32)
-        acc = tl.dot(w.to(y.dtype), tl.trans(y), acc)
-        if PAIRED:
-            w = tl.load(
-                weight_below + (at + k), there, 0.0,
-                eviction_policy="evict_first",
-            )  # fmt: skip
-            other = tl.dot(w.to(y.dtype), tl.trans(y), other)
-    return tl.sum(acc, 0), tl.sum(other, 0), tl.sum(tl.sum(squares, 2), 0)
+    inside = col < K
+    y = tl.load(
+        x + token * K + col, (token < M) & inside, 0.0, cache_modifier=CACHE
+    )
+    if NORM:
+        y = y.to(tl.float32)
+        squares += y * y
+        y *= tl.load(gain + col, inside, 0.0).to(tl.float32)
+        y = y.to(x.dtype.element_ty)
+    if INTERPRETED:  # there bf16 products are wrong
+        y = y.to(tl.float32)
+    acc = tl.dot(w.to(y.dtype), tl.trans(y), acc)
+    if PAIRED:
+        other = tl.dot(w_below.to(y.dtype), tl.trans(y), other)
+    return acc, other, squares
 
 
 # --8<-- [end:few_tokens]

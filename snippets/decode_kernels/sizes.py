@@ -23,6 +23,10 @@ class Tile:
     stages: int = 3
     """One more than the blocks for which a program has room."""
     warps: int = 4
+    held: int = 8
+    """The first blocks of each row, at most so many, are loaded into registers
+    at once, before the wait for the kernel before. Further blocks are copied to
+    shared memory."""
 
     @property
     def parts(self) -> int:
@@ -42,84 +46,100 @@ class Tiles:
     head: Tile
     block_keys: int = 64
     splits: int = 16
-    ahead: int = 1024
-    """Elements of each row asked for while the kernel before still runs."""
+    head_programs: int = 8
+    """Programs of the head on each multiprocessor, at most."""
 
 
 LONG = 4096
 """Rows of a model of this width or more are cut into longer blocks."""
 ONE_TOKEN = Tiles(
-    qkv=Tile(8, 512, stages=4),
-    out=Tile(2, 1024),
-    gate_up=Tile(4, 1024),
-    down=Tile(2, 2048, stages=4),
-    head=Tile(16, 512, stages=4),
-    ahead=2048,
+    qkv=Tile(4, 1024, held=2),
+    out=Tile(8, 1024, held=2),
+    gate_up=Tile(2, 1024, held=2),
+    down=Tile(8, 2048, warps=8, held=2),
+    head=Tile(8, 1024, held=2),
 )
 ONE_TOKEN_LONG = Tiles(
-    qkv=Tile(4, 1024, warps=8),
-    out=Tile(2, 2048),
-    gate_up=Tile(2, 2048),
-    down=Tile(4, 2048, stages=4),
-    head=Tile(16, 512, stages=4),
+    qkv=Tile(2, 1024, held=4),
+    out=Tile(8, 1024, held=4),
+    gate_up=Tile(2, 2048, warps=8, held=2),
+    down=Tile(4, 2048, warps=8, held=3),
+    head=Tile(4, 1024, held=4),
 )
 INT8_ONE_TOKEN = Tiles(
-    qkv=Tile(8, 2048),
-    out=Tile(16, 512),
-    gate_up=Tile(4, 1024),
-    down=Tile(4, 2048, stages=4),
-    head=Tile(16, 512),
-    ahead=8192,
+    qkv=Tile(4, 2048, held=1),
+    out=Tile(8, 2048, warps=8, held=1),
+    gate_up=Tile(4, 1024, held=2),
+    down=Tile(4, 2048, held=3),
+    head=Tile(8, 2048, held=1),
 )
 INT8_ONE_TOKEN_LONG = Tiles(
-    qkv=Tile(8, 1024, warps=8),
-    out=Tile(8, 2048, warps=8),
-    gate_up=Tile(4, 1024, stages=4),
-    down=Tile(8, 2048, warps=8),
-    head=Tile(16, 512, stages=4),
-    ahead=2048,
+    qkv=Tile(4, 2048, held=2),
+    out=Tile(16, 2048, warps=8, held=2),
+    gate_up=Tile(4, 1024, held=2),
+    down=Tile(8, 1024, held=4),
+    head=Tile(4, 2048, held=2),
 )
 """The fastest of those tried on an H200 in a whole step with early launches.
 Alone, other tiles of some parts are faster."""
+PLAIN = Tiles(
+    qkv=Tile(8, 512, 4, held=0),
+    out=Tile(2, 1024, held=0),
+    gate_up=Tile(4, 1024, held=0),
+    down=Tile(2, 2048, 4, held=0),
+    head=Tile(8, 1024, held=2),
+)
+PLAIN_LONG = Tiles(
+    qkv=Tile(4, 1024, warps=8, held=0),
+    out=Tile(2, 2048, held=0),
+    gate_up=Tile(2, 2048, held=0),
+    down=Tile(4, 2048, 4, held=0),
+    head=Tile(4, 1024, held=4),
+)
+"""For bf16 and launches one after the other. While a program computes a block,
+its copies of the next blocks are on their way."""
 FEW_TOKENS = Tiles(
-    qkv=Tile(16, 512, stages=4),
-    out=Tile(16, 512, stages=4),
-    gate_up=Tile(16, 512, stages=4),
-    down=Tile(16, 512, stages=4),
-    head=Tile(32, 256, stages=4),
+    qkv=Tile(16, 512, held=4),
+    out=Tile(16, 1024, warps=8, held=2),
+    gate_up=Tile(32, 256, 4, held=2),
+    down=Tile(16, 512, held=4),
+    head=Tile(32, 256, 4, held=1),
 )
 FEW_TOKENS_LITTLE_ROOM = Tiles(
-    qkv=Tile(16, 256),
-    out=Tile(16, 256),
-    gate_up=Tile(16, 256),
-    down=Tile(16, 256),
-    head=Tile(32, 256),
+    qkv=Tile(16, 256, held=2),
+    out=Tile(16, 256, held=4),
+    gate_up=Tile(16, 256, held=2),
+    down=Tile(16, 256, held=4),
+    head=Tile(32, 256, held=1),
 )
 """For GPUs where a program of the other tiles would find too little shared
 memory."""
 INT8_FEW_TOKENS = Tiles(
-    qkv=Tile(16, 512, stages=4),
-    out=Tile(16, 512, stages=4),
-    gate_up=Tile(16, 512, stages=4),
-    down=Tile(16, 512, stages=4),
-    head=Tile(32, 256, stages=4),
-    ahead=2048,
+    qkv=Tile(16, 512, 4, held=1),
+    out=Tile(16, 512, 4, held=2),
+    gate_up=Tile(16, 512, 4, held=1),
+    down=Tile(16, 512, 4, held=2),
+    head=Tile(32, 256, 4, held=1),
 )
 ROOM = 150 << 10
 """Bytes of shared memory that are enough for a program of each of these tiles.
 Of all but `FEW_TOKENS`, 99 KiB are enough."""
 
 
-def tiles_for(batch: int, int8: bool, width: int, room: int = ROOM) -> Tiles:
+def tiles_for(
+    batch: int, int8: bool, width: int, room: int = ROOM, early: bool = True
+) -> Tiles:
     """The default tiles for a model of this width, where a program can have
-    `room` bytes of shared memory."""
+    `room` bytes of shared memory, and for early launches or others."""
     if batch > 1:
         if int8:
             return INT8_FEW_TOKENS
         return FEW_TOKENS if room >= ROOM else FEW_TOKENS_LITTLE_ROOM
-    if width < LONG:
-        return INT8_ONE_TOKEN if int8 else ONE_TOKEN
-    return INT8_ONE_TOKEN_LONG if int8 else ONE_TOKEN_LONG
+    if int8:
+        return INT8_ONE_TOKEN if width < LONG else INT8_ONE_TOKEN_LONG
+    if early:
+        return ONE_TOKEN if width < LONG else ONE_TOKEN_LONG
+    return PLAIN if width < LONG else PLAIN_LONG
 
 
 def room_on(device: torch.device) -> int:

@@ -34,7 +34,10 @@ from snippets.decode_kernels.sizes import (
 from snippets.decoder.compiling import join_projections
 from snippets.decoder.loops import after
 from snippets.decoder.model import prefill, static_cache
-from snippets.fused_mlp.geglu.launch import interpreted
+from snippets.fused_mlp.geglu.launch import interpreted, multiprocessors
+
+MOST_PROGRAMS = 16
+"""Programs of the head on each multiprocessor, for which a step has room."""
 
 
 class TokenStep:
@@ -62,13 +65,13 @@ class TokenStep:
         require(config, batch, self.int8)
         require_device(weight.device, interpreted())
         self.model, self.cache, self.batch = model, cache, batch
-        self.tiles = tiles or tiles_for(
-            batch, self.int8, config.dim, room_on(weight.device)
-        )
         self.early = early and launches_dependents(weight.device)
+        self.tiles = tiles or tiles_for(
+            batch, self.int8, config.dim, room_on(weight.device), self.early
+        )
         self.tokens = 1 if batch == 1 else max(8, power_of_two(batch))
         splits = self.tiles.splits
-        slots = config.vocab  # other tiles of the head may have one row
+        slots = MOST_PROGRAMS * multiprocessors(weight.device)
         like = {"device": weight.device, "dtype": weight.dtype}
         wide = {"device": weight.device, "dtype": torch.float32}
         whole = {"device": weight.device, "dtype": torch.int32}
@@ -117,7 +120,7 @@ class TokenStep:
             "BLOCK_K": tile.block_k,
             "STAGES": tile.stages,
             "PARTS": tile.parts,
-            "AHEAD": self.tiles.ahead,
+            "HELD": tile.held,
             "INTERPRETED": interpreted(),
             "DEPENDENT": self.early,
             "num_warps": tile.warps,
@@ -139,21 +142,24 @@ class TokenStep:
     def launch_qkv(self, layer, kept) -> None:
         config, rotary = self.model.config, self.model.rotary
         tile, attention = self.tiles.qkv, layer.self_attn
+        # a kernel before the step may still write the weights
+        first = {"launch_pdl": False} if layer is self.model.layers[0] else {}
         pairs = (config.heads + 2 * config.kv_heads) * config.head_dim // 2
         self.run(
             qkv_kernel, triton.cdiv(pairs, tile.rows), self.x,
             layer.input_layernorm.weight, *stored(attention.qkv_proj), rotary,
             self.position, self.q, kept.keys, kept.values, self.batch,
-            config.dim, config.heads, config.kv_heads, kept.keys.shape[2],
-            rotary.shape[1], config.eps, HEAD_DIM=config.head_dim,
-            **self.options(tile),
+            config.heads, config.kv_heads, kept.keys.shape[2], rotary.shape[1],
+            config.eps, K=config.dim, HEAD_DIM=config.head_dim,
+            **{**self.options(tile), **first},
         )  # fmt: skip
 
     def launch_attend(self, layer, kept) -> None:
         config, tiles = self.model.config, self.tiles
         self.run(
             attend_kernel, self.batch * config.kv_heads * tiles.splits, self.q,
-            kept.keys, kept.values, self.position, self.sums, self.tops,
+            kept.keys, kept.values, self.position,
+            self.sums, self.tops,
             self.arrived[2:], self.attended, config.heads, config.kv_heads,
             kept.keys.shape[2], self.scale, HEAD_DIM=config.head_dim,
             GROUP=self.group, BLOCK_KEYS=tiles.block_keys, SPLITS=tiles.splits,
@@ -171,7 +177,7 @@ class TokenStep:
             gate_up_kernel, triton.cdiv(config.hidden, tile.rows), self.x,
             layer.post_attention_layernorm.weight,
             *stored(layer.mlp.gate_up_proj), self.hidden, self.batch,
-            config.hidden, config.dim, config.eps, **self.options(tile),
+            config.hidden, config.eps, K=config.dim, **self.options(tile),
         )  # fmt: skip
 
     def launch_down(self, layer, kept) -> None:
@@ -183,17 +189,21 @@ class TokenStep:
         rows, columns = weight.shape
         self.run(
             residual_kernel, triton.cdiv(rows, tile.rows), y, weight, scale,
-            self.x, self.batch, rows, columns, **self.options(tile),
+            self.x, self.batch, rows, K=columns, **self.options(tile),
         )  # fmt: skip
 
     def launch_head(self) -> None:
         config, model, tile = self.model.config, self.model, self.tiles.head
+        each = min(self.tiles.head_programs, MOST_PROGRAMS)
+        programs = min(
+            each * multiprocessors(self.x.device),
+            triton.cdiv(config.vocab, tile.rows),
+        )
         self.run(
-            head_kernel, triton.cdiv(config.vocab, tile.rows), self.x,
-            model.norm.weight, *stored(model.lm_head), self.best,
+            head_kernel, programs, self.x, model.norm.weight, *stored(model.lm_head), self.best,
             self.best_row, self.arrived[1:], self.batch, config.vocab,
-            config.dim, config.eps, self.token, self.logit, self.position,
-            model.embed_tokens.weight, **self.options(tile),
+            config.eps, self.token, self.logit, self.position,
+            model.embed_tokens.weight, K=config.dim, **self.options(tile),
         )  # fmt: skip
 
 

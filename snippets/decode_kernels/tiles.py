@@ -13,7 +13,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from .products import multiply
+from .products import hold, multiply
 
 
 @triton.jit
@@ -23,38 +23,45 @@ def pair_row(pair, HEAD_DIM: tl.constexpr):
 
 
 @triton.jit
+def turn_of(
+    pair, rotary, position, turned_heads, table_length, HEAD_DIM: tl.constexpr
+):  # fmt: skip
+    """The position, and the cosine and sine of pairs at this position, (pairs,)
+    each; of a head behind the first `turned_heads` heads 1 and 0."""
+    half: tl.constexpr = HEAD_DIM // 2
+    now = tl.load(position)
+    turned = (pair // half < turned_heads) & (now < table_length)
+    angle = rotary + now * HEAD_DIM + pair % half
+    cos = tl.load(angle, turned, 1.0).to(tl.float32)
+    sin = tl.load(angle + table_length * HEAD_DIM, turned, 0.0)
+    return now, cos, sin.to(tl.float32)
+
+
+@triton.jit
 def qkv_tile(
-    tile, x, gain, weight, scale, rotary, position, q, keys, values, M, K,
-    heads, kv_heads, length, table_length, eps,
-    HEAD_DIM: tl.constexpr, TOKENS: tl.constexpr, BLOCK_N: tl.constexpr,
+    pair, now, cos, sin, x, gain, weight, scale, held, held_below, q, keys,
+    values, M, heads, kv_heads, length, eps,
+    K: tl.constexpr, HEAD_DIM: tl.constexpr, TOKENS: tl.constexpr,
     BLOCK_K: tl.constexpr, STAGES: tl.constexpr, PARTS: tl.constexpr,
-    INTERPRETED: tl.constexpr,
+    CACHE: tl.constexpr, INTERPRETED: tl.constexpr,
 ):  # fmt: skip
     """Norm, product with the joined weight of queries, keys and values,
-    rotation, and the write into the cache, of BLOCK_N pairs of rows.
+    rotation, and the write into the cache at position `now`, of pairs of rows.
 
     A pair is what a rotation turns: an element of the first half of a head and
     the same element of the second half.
     """
     half: tl.constexpr = HEAD_DIM // 2
-    pair = tile * BLOCK_N + tl.arange(0, BLOCK_N)
-    head, element = pair // half, pair % half
-    all_heads = heads + 2 * kv_heads
-    row = pair_row(pair, HEAD_DIM)
-    # asked for before the products, which hide the wait
-    now = tl.load(position)
-    turned = (head < heads + kv_heads) & (now < table_length)
-    angle = rotary + now * HEAD_DIM + element
-    cos = tl.load(angle, turned, 1.0).to(tl.float32)[:, None]
-    sin = tl.load(angle + table_length * HEAD_DIM, turned, 0.0)
-    sin = sin.to(tl.float32)[:, None]
+    rows = (heads + 2 * kv_heads) * HEAD_DIM
     low, high = multiply(
-        x, gain, weight, scale, row, all_heads * HEAD_DIM, half, M, K, eps,
-        TOKENS, BLOCK_K, STAGES, PARTS, True, True, INTERPRETED,
+        x, gain, weight, scale, pair_row(pair, HEAD_DIM), rows, half, held,
+        held_below, M, eps, K, TOKENS, BLOCK_K, STAGES, PARTS, True, True,
+        CACHE, INTERPRETED,
     )  # fmt: skip
+    cos, sin = cos[:, None], sin[:, None]
     first, last = low * cos - high * sin, high * cos + low * sin
     token = tl.arange(0, TOKENS)[None, :]
-    head, element = head[:, None], element[:, None]
+    head, element = (pair // half)[:, None], (pair % half)[:, None]
     kept = token < M
     is_q = kept & (head < heads)
     to = q + (token * heads + head) * HEAD_DIM + element
@@ -78,22 +85,20 @@ def qkv_tile(
 # --8<-- [start:residual]
 @triton.jit
 def residual_tile(
-    tile, y, weight, scale, x, M, N, K,
-    TOKENS: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
-    STAGES: tl.constexpr, PARTS: tl.constexpr, INTERPRETED: tl.constexpr,
-    out=None,
+    row, y, weight, scale, held, x, M, N,
+    K: tl.constexpr, TOKENS: tl.constexpr, BLOCK_K: tl.constexpr,
+    STAGES: tl.constexpr, PARTS: tl.constexpr, CACHE: tl.constexpr,
+    INTERPRETED: tl.constexpr, out=None,
 ):  # fmt: skip
-    """x (M, N) += y (M, K) @ weight.T, of BLOCK_N columns of x; the sum goes to
-    `out` (M, N) if there is one."""
-    row = tile * BLOCK_N + tl.arange(0, BLOCK_N)
+    """x (M, N) += y (M, K) @ weight.T, of the columns `row` of x; the sum goes
+    to `out` (M, N) if there is one."""
     token = tl.arange(0, TOKENS)[None, :]
     there = (row < N)[:, None] & (token < M)
     at = token * N + row[:, None]
-    # before the wait
     before = tl.load(x + at, there, 0.0, cache_modifier=".cg")
     acc, _ = multiply(
-        y, y, weight, scale, row, N, 0, M, K, 0.0, TOKENS, BLOCK_K, STAGES,
-        PARTS, False, False, INTERPRETED,
+        y, y, weight, scale, row, N, 0, held, held, M, 0.0, K, TOKENS, BLOCK_K,
+        STAGES, PARTS, False, False, CACHE, INTERPRETED,
     )  # fmt: skip
     acc += before.to(tl.float32)
     to = x if out is None else out
@@ -103,18 +108,18 @@ def residual_tile(
 # --8<-- [end:residual]
 @triton.jit
 def gate_up_tile(
-    tile, x, gain, weight, scale, out, M, N, K, eps,
-    TOKENS: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
-    STAGES: tl.constexpr, PARTS: tl.constexpr, INTERPRETED: tl.constexpr,
-    up_weight=None,
+    row, x, gain, weight, scale, held, held_below, out, M, N, eps,
+    K: tl.constexpr, TOKENS: tl.constexpr, BLOCK_K: tl.constexpr,
+    STAGES: tl.constexpr, PARTS: tl.constexpr, CACHE: tl.constexpr,
+    INTERPRETED: tl.constexpr, up_weight=None,
 ):  # fmt: skip
     """out (M, N) = silu(norm(x) @ gate.T) * (norm(x) @ up.T), where weight
     (2 N, K) holds the rows of gate, then the rows of up, or is the weight of
     gate (N, K), and `up_weight` (N, K) the other."""
-    row = tile * BLOCK_N + tl.arange(0, BLOCK_N)
     gate, up = multiply(
-        x, gain, weight, scale, row, N, N if up_weight is None else 0, M, K,
-        eps, TOKENS, BLOCK_K, STAGES, PARTS, True, True, INTERPRETED, up_weight,
+        x, gain, weight, scale, row, N, N if up_weight is None else 0, held,
+        held_below, M, eps, K, TOKENS, BLOCK_K, STAGES, PARTS, True, True,
+        CACHE, INTERPRETED, up_weight,
     )  # fmt: skip
     value = gate * tl.sigmoid(gate) * up
     token = tl.arange(0, TOKENS)[None, :]
@@ -124,41 +129,54 @@ def gate_up_tile(
 
 
 @triton.jit
-def head_tile(
-    tile, tiles, x, gain, weight, scale, best, best_row, arrived, M, N, K, eps,
-    token_out, logit_out, position, embedding,
-    TOKENS: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
-    STAGES: tl.constexpr, PARTS: tl.constexpr, INTERPRETED: tl.constexpr,
+def head_part(
+    x, gain, weight, scale, held, best, best_row, arrived, M, N, eps, token_out,
+    logit_out, position, embedding,
+    K: tl.constexpr, TOKENS: tl.constexpr, ROWS: tl.constexpr,
+    BLOCK_K: tl.constexpr, STAGES: tl.constexpr, PARTS: tl.constexpr,
+    HELD: tl.constexpr, CACHE: tl.constexpr, INTERPRETED: tl.constexpr,
 ):  # fmt: skip
-    """The last norm, logits of BLOCK_N words, and the largest of them. The
-    last tile to arrive takes the largest of all, of equal logits the first
-    word, and prepares the next step: x becomes the embedding of the token that
-    was chosen.
+    """The last norm, and the largest logit. A program computes every so many
+    tiles of ROWS words, holds the weights of its first tile already, and starts
+    loading the next ones before it multiplies. The last program to arrive takes
+    the largest logit of all, of equal ones the first word, and prepares the
+    next step: x becomes the embedding of the chosen token.
 
-    best and best_row: (tiles or more, TOKENS).
+    best and best_row: (programs, TOKENS).
     """
-    row = tile * BLOCK_N + tl.arange(0, BLOCK_N)
-    logit, _ = multiply(
-        x, gain, weight, scale, row, N, 0, M, K, eps, TOKENS, BLOCK_K, STAGES,
-        PARTS, True, False, INTERPRETED,
-    )  # fmt: skip
-    # compared as a model compares: rounded
-    logit = logit.to(x.dtype.element_ty).to(tl.float32)
-    logit = tl.where((row < N)[:, None], logit, float("-inf"))
-    largest = tl.max(logit, 0)
-    word = tl.min(tl.where(logit == largest[None, :], row[:, None], N), 0)
+    me, programs = tl.program_id(0), tl.num_programs(0)
     token = tl.arange(0, TOKENS)
-    tl.store(best + tile * TOKENS + token, largest)
-    tl.store(best_row + tile * TOKENS + token, word)
+    largest = tl.full((TOKENS,), float("-inf"), tl.float32)
+    word = tl.full((TOKENS,), 0, tl.int32) + N
+    for tile in range(me, tl.cdiv(N, ROWS), programs):
+        row = tile * ROWS + tl.arange(0, ROWS)
+        following, _ = hold(
+            weight, row + programs * ROWS, N, None, K, TOKENS, BLOCK_K, PARTS,
+            HELD,
+        )  # fmt: skip
+        logit, _ = multiply(
+            x, gain, weight, scale, row, N, 0, held, held, M, eps, K, TOKENS,
+            BLOCK_K, STAGES, PARTS, True, False, CACHE, INTERPRETED,
+        )  # fmt: skip
+        # compared as a model compares: rounded
+        logit = logit.to(x.dtype.element_ty).to(tl.float32)
+        logit = tl.where((row < N)[:, None], logit, float("-inf"))
+        top = tl.max(logit, 0)
+        first = tl.min(tl.where(logit == top[None, :], row[:, None], N), 0)
+        word = tl.where(top > largest, first, word)
+        largest = tl.maximum(largest, top)
+        held = following
+    tl.store(best + me * TOKENS + token, largest)
+    tl.store(best_row + me * TOKENS + token, word)
     tl.debug_barrier()
-    if tl.atomic_add(arrived, 1) == tiles - 1:
+    if tl.atomic_add(arrived, 1) == programs - 1:
         largest = tl.full((TOKENS,), float("-inf"), tl.float32)
         word = tl.full((TOKENS,), 0, tl.int32) + N
         MANY: tl.constexpr = 2048 // TOKENS  # few waits for loads
         each = tl.arange(0, MANY)
-        for start in range(0, tiles, MANY):
+        for start in range(0, programs, MANY):
             at = (start + each)[:, None] * TOKENS + token[None, :]
-            there = (start + each < tiles)[:, None]
+            there = (start + each < programs)[:, None]
             value = tl.load(
                 best + at, there, float("-inf"), cache_modifier=".cg"
             )
@@ -170,7 +188,6 @@ def head_tile(
         word = tl.minimum(word, N - 1)  # NaN equals nothing
         tl.store(token_out + token, word.to(tl.int64), token < M)
         tl.store(logit_out + token, largest.to(x.dtype.element_ty), token < M)
-        K = K // 8 * 8  # true of K, but unknown to the compiler
         WIDE: tl.constexpr = 2048 // TOKENS
         for k in range(0, K, WIDE):
             col = k + tl.arange(0, WIDE)

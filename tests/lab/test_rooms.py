@@ -52,7 +52,6 @@ PARTS = {"model", "kernels", "experiments", "findings", "publish"}
 MORE_FILES: Mapping[str, Mapping[str, str]] = {
     "attention": {"online_softmax.py": "explains an idea on the CPU: no recording may depend on it"},
     "decode_kernels": {
-        "ahead.py": "requests for weights, keys and values ahead, which all parts of a step call",
         "attending.py": "attention of one token, which two kernels call",
         "kernelize.py": "how a model takes the package; beside the package, which it loads",
         "one_kernel.py": "a step as one kernel, which a reader calls",

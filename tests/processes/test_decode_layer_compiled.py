@@ -13,7 +13,17 @@ from snippets.decode_kernels.llama_decode import layer_kernels
 from snippets.decode_kernels.sizes import LONG, Tile, tiles_for
 from snippets.fused_mlp.experiments.compiling import Code, build, read
 from tests.processes.fused_compiling import REGISTERS, check_resources, with_tools
-from tests.processes.test_decode_kernels_compiled import ATTENTION, ROOM, TYPES, WIDTHS, check_loops, constants_of
+from tests.processes.test_decode_kernels_compiled import (
+    ATTENTION,
+    PAIRED,
+    ROOM,
+    SIZES,
+    TYPES,
+    blocks_held,
+    check_held,
+    check_loops,
+    constants_of,
+)
 
 pytestmark = with_tools
 PACKAGE = Path(__file__).resolve().parents[2] / "snippets/decode_kernels/llama_decode_kernels"
@@ -35,8 +45,8 @@ def code_of(kernel: JITFunction[Any], constants: dict[str, object], capability: 
     return read(build(kernel, types, constants, capability, warps, 3, **({"launch_pdl": True} if is_late else {})))
 
 
-def tile_constants(tile: Tile, tokens: int, ahead: int) -> dict[str, object]:
-    return constants_of(tile, tokens, ahead) | {"BLOCK_N": tile.rows}
+def tile_constants(tile: Tile, tokens: int, columns: int) -> dict[str, object]:
+    return constants_of(tile, tokens, columns) | {"BLOCK_N": tile.rows}
 
 
 def check(code: Code) -> None:
@@ -46,29 +56,40 @@ def check(code: Code) -> None:
     assert not any(loop.count("LDL|STL") for loop in code.loops("FFMA|HMMA"))
 
 
-@pytest.mark.parametrize(("tokens", "width"), [*((1, width) for width in WIDTHS), (8, LONG)])
+@pytest.mark.parametrize(("tokens", "width"), [*((1, width) for width in SIZES), (8, LONG)])
 @pytest.mark.parametrize("capability", CAPABILITIES)
-def test_products_copy_whole_lines(tokens: int, width: int, capability: int) -> None:
+def test_products_load_whole_lines(tokens: int, width: int, capability: int) -> None:
     """Also where a program chooses between three weights by its number, and where two weights are apart.
 
-    Up to Hopper, nothing is spilled."""
-    tiles = tiles_for(tokens, False, width, ROOM[capability])
+    Up to Hopper, nothing is spilled for one token."""
+    tiles = tiles_for(tokens, False, width, ROOM[capability], early=capability >= 90)
     more: dict[str, object]
-    for kernel, tile, more in (
-        (layer_kernels.project_kernel, tiles.qkv, HEADS),
-        (layer_kernels.residual_kernel, tiles.out, {}),
-        (layer_kernels.residual_kernel, tiles.down, {}),
-        (layer_kernels.gate_up_kernel, tiles.gate_up, {}),
+    for part, kernel, more in (
+        ("qkv", layer_kernels.project_kernel, HEADS),
+        ("out", layer_kernels.residual_kernel, {}),
+        ("down", layer_kernels.residual_kernel, {}),
+        ("gate_up", layer_kernels.gate_up_kernel, {}),
     ):
-        code = code_of(kernel, tile_constants(tile, tokens, tiles.ahead) | more, capability, tile.warps)
+        tile, columns = getattr(tiles, part), SIZES[width] if part == "down" else width
+        code = code_of(kernel, tile_constants(tile, tokens, columns) | more, capability, tile.warps)
         check(code)
         assert code.shared_bytes <= ROOM[capability]
-        if capability <= 90:
+        if capability <= 90 and tokens == 1:
             check_resources(code)
-        check_loops(code, tokens, tile)
-        assert code.count(r"LDGSTS\.E\.BYPASS\.128") >= 8
+        if capability == 90 and part != "qkv":
+            check_held(code, tile, columns, part in PAIRED, int8=False)
+        if blocks_held(tile, columns) * tile.block_k < columns - tile.block_k:
+            check_loops(code, tokens, tile)
         assert code.multiplies_with() == ("HMMA" if tokens > 1 else "")
-        assert bool(code.count("UBLKPF")) == (capability >= 90)
+
+
+@pytest.mark.parametrize("capability", [90, 100])
+def test_no_kernel_of_a_layer_loads_weights_that_are_still_written(capability: int) -> None:
+    """Its first kernel waits for all that ran before, then lets the next kernel start, and then loads."""
+    tile = tiles_for(1, False, LONG).qkv
+    code = code_of(layer_kernels.project_kernel, tile_constants(tile, 1, LONG) | HEADS, capability, tile.warps)
+    order = [line.split()[0] for line in code.lines if line.startswith(("ACQBULK", "PREEXIT", "LDG.E.EF"))]
+    assert order[:3] == ["ACQBULK", "PREEXIT", "LDG.E.EF.128"]
 
 
 @pytest.mark.parametrize("absent", [(), ("position", "mask")], ids=str)
@@ -82,6 +103,6 @@ def test_attention_multiplies_on_tensor_cores(capability: int, absent: tuple[str
 
 @pytest.mark.parametrize("capability", [80, 90])
 def test_keys_of_a_dynamic_cache_go_to_the_first_row(capability: int) -> None:
-    tiles = tiles_for(1, False, LONG - 8)
-    constants = tile_constants(tiles.qkv, 1, tiles.ahead) | HEADS | {"position": None}
+    tiles = tiles_for(1, False, 2048)
+    constants = tile_constants(tiles.qkv, 1, 2048) | HEADS | {"position": None}
     check_resources(code_of(layer_kernels.project_kernel, constants, capability))

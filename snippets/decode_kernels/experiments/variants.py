@@ -26,8 +26,8 @@ from snippets.lab.experiment import Experiment, Instruments, Loop, NeedsGpu
 
 PEERS = ("reduce_overhead", "gpt_fast", "max_autotune")
 RUNGS = ("plain_kernels", "kernels", "one_kernel")
-"""Kernels that start one after the other; kernels that start early and fetch
-their first weights ahead; and one kernel."""
+"""Kernels that start one after the other; kernels that start early and load
+their first weights before they wait; and one kernel."""
 INT8 = "int8_"
 """Prefix of a rung with weights in int8."""
 INT8_VARIANTS = ("kernels", "int8_kernels", "one_kernel", "int8_one_kernel")

@@ -89,9 +89,9 @@ def saved_boundaries(device: Device) -> Figure:
     return percent(unpaired_ratio(saved, boundaries_us(device, PLAIN)))
 
 
-@claim("DK7", between(25, 100), scope="timing")
+@claim("DK7", at_least(25), scope="timing")
 def early_launches_save(device: Device) -> Figure:
-    """Early launches save at least a quarter of the time of all boundaries, and no more than this time."""
+    """Early launches save at least a quarter of the time of all boundaries."""
     return saved_boundaries(device)
 
 

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import triton
 import triton.language as tl
-from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from .attending import ask_block, attend_tile
-from .kernels import begin
-from .products import multiply
+from .kernels import start_next, wait_for_previous
+from .products import hold, multiply
 from .tiles import gate_up_tile, pair_row, residual_tile
 
 
@@ -22,11 +21,11 @@ from .tiles import gate_up_tile, pair_row, residual_tile
 )
 def project_kernel(
     x, gain, q_weight, k_weight, v_weight, cos, sin, position, q, keys, values,
-    arrived, M, K, heads, kv_heads, length, angle_stride, eps,
-    HEAD_DIM: tl.constexpr, TOKENS: tl.constexpr, BLOCK_N: tl.constexpr,
-    BLOCK_K: tl.constexpr, STAGES: tl.constexpr, PARTS: tl.constexpr,
-    AHEAD: tl.constexpr, INTERPRETED: tl.constexpr, DEPENDENT: tl.constexpr,
-    COUNTERS: tl.constexpr,
+    arrived, M, heads, kv_heads, length, angle_stride, eps,
+    K: tl.constexpr, HEAD_DIM: tl.constexpr, TOKENS: tl.constexpr,
+    BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, STAGES: tl.constexpr,
+    PARTS: tl.constexpr, HELD: tl.constexpr, INTERPRETED: tl.constexpr,
+    DEPENDENT: tl.constexpr, COUNTERS: tl.constexpr,
 ):  # fmt: skip
     """Norm, products, rotation, and the write into the cache, of BLOCK_N pairs
     of rows of one of three weights. Row `position` of the cache is written, or
@@ -34,6 +33,10 @@ def project_kernel(
 
     cos and sin: (M, HEAD_DIM), with `angle_stride` from token to token.
     """
+    # What ran before may have written weights. So no kernel of the layer loads
+    # weights, and no next kernel starts, before it has ended.
+    wait_for_previous(DEPENDENT)
+    start_next(DEPENDENT)
     half: tl.constexpr = HEAD_DIM // 2
     # each weight is cut by itself, so that no program needs rows of two
     q_tiles = tl.cdiv(heads * half, BLOCK_N)
@@ -46,7 +49,7 @@ def project_kernel(
     own_heads = tl.where(is_q, heads, kv_heads)
     pair = own_tile * BLOCK_N + tl.arange(0, BLOCK_N)
     row, rows = pair_row(pair, HEAD_DIM), own_heads * HEAD_DIM
-    begin(weight, row, half, rows, K, AHEAD, DEPENDENT)
+    held, below = hold(weight, row, rows, half, K, TOKENS, BLOCK_K, PARTS, HELD)
     if tile == 0:  # attention counts from zero
         counter = tl.arange(0, COUNTERS)
         tl.store(arrived + counter, 0, counter < M * kv_heads)
@@ -63,8 +66,8 @@ def project_kernel(
     if position is not None:
         now = tl.load(position)
     low, high = multiply(
-        x, gain, weight, None, row, rows, half, M, K, eps, TOKENS, BLOCK_K,
-        STAGES, PARTS, True, True, INTERPRETED,
+        x, gain, weight, None, row, rows, half, held, below, M, eps, K, TOKENS,
+        BLOCK_K, STAGES, PARTS, True, True, ".ca", INTERPRETED,
     )  # fmt: skip
     first = low * cos_low - high * sin_low
     last = high * cos_high + low * sin_high
@@ -87,10 +90,10 @@ def attend_kernel(
     SPLITS: tl.constexpr, INTERPRETED: tl.constexpr, DEPENDENT: tl.constexpr,
 ):  # fmt: skip
     tile = tl.program_id(0)
+    start_next(DEPENDENT)
     if DEPENDENT:
-        gdc_launch_dependents()
         ask_block(tile, keys, values, length, HEAD_DIM, BLOCK_KEYS, SPLITS)
-        gdc_wait()
+    wait_for_previous(DEPENDENT)
     attend_tile(
         tile, q, keys, values, position, sums, tops, arrived, out,
         heads, kv_heads, length, scale, HEAD_DIM, GROUP, BLOCK_KEYS, SPLITS,
@@ -100,33 +103,35 @@ def attend_kernel(
 
 @triton.jit(do_not_specialize=["M"])
 def residual_kernel(
-    y, weight, x, out, M, N, K,
-    TOKENS: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
-    STAGES: tl.constexpr, PARTS: tl.constexpr, AHEAD: tl.constexpr,
-    INTERPRETED: tl.constexpr, DEPENDENT: tl.constexpr,
+    y, weight, x, out, M, N,
+    K: tl.constexpr, TOKENS: tl.constexpr, BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr, STAGES: tl.constexpr, PARTS: tl.constexpr,
+    HELD: tl.constexpr, INTERPRETED: tl.constexpr, DEPENDENT: tl.constexpr,
 ):  # fmt: skip
     """out (M, N) = x (M, N) + y (M, K) @ weight.T; out may be x."""
-    tile = tl.program_id(0)
-    row = tile * BLOCK_N + tl.arange(0, BLOCK_N)
-    begin(weight, row, None, N, K, AHEAD, DEPENDENT)
+    start_next(DEPENDENT)
+    row = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
+    held, _ = hold(weight, row, N, None, K, TOKENS, BLOCK_K, PARTS, HELD)
+    wait_for_previous(DEPENDENT)
     residual_tile(
-        tile, y, weight, None, x, M, N, K, TOKENS, BLOCK_N, BLOCK_K, STAGES,
-        PARTS, INTERPRETED, out,
+        row, y, weight, None, held, x, M, N, K, TOKENS, BLOCK_K, STAGES, PARTS,
+        ".ca", INTERPRETED, out,
     )  # fmt: skip
 
 
 @triton.jit(do_not_specialize=["M"])
 def gate_up_kernel(
-    x, gain, gate, up, out, M, N, K, eps,
-    TOKENS: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
-    STAGES: tl.constexpr, PARTS: tl.constexpr, AHEAD: tl.constexpr,
-    INTERPRETED: tl.constexpr, DEPENDENT: tl.constexpr,
+    x, gain, gate, up, out, M, N, eps,
+    K: tl.constexpr, TOKENS: tl.constexpr, BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr, STAGES: tl.constexpr, PARTS: tl.constexpr,
+    HELD: tl.constexpr, INTERPRETED: tl.constexpr, DEPENDENT: tl.constexpr,
 ):  # fmt: skip
     """out (M, N) = silu(norm(x) @ gate.T) * (norm(x) @ up.T)."""
-    tile = tl.program_id(0)
-    row = tile * BLOCK_N + tl.arange(0, BLOCK_N)
-    begin(gate, row, 0, N, K, AHEAD, DEPENDENT, up)
+    start_next(DEPENDENT)
+    row = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
+    held, below = hold(gate, row, N, 0, K, TOKENS, BLOCK_K, PARTS, HELD, up)
+    wait_for_previous(DEPENDENT)
     gate_up_tile(
-        tile, x, gain, gate, None, out, M, N, K, eps, TOKENS, BLOCK_N, BLOCK_K,
-        STAGES, PARTS, INTERPRETED, up,
+        row, x, gain, gate, None, held, below, out, M, N, eps, K, TOKENS,
+        BLOCK_K, STAGES, PARTS, ".ca", INTERPRETED, up,
     )  # fmt: skip

@@ -7,6 +7,7 @@ Between the two halves a cache may do its own work.
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import is_not
 from typing import Any
 
 import torch
@@ -19,7 +20,14 @@ from .layer_kernels import (
     project_kernel,
     residual_kernel,
 )
-from .sizes import Tile, launches_dependents, power_of_two, room_on, tiles_for
+from .sizes import (
+    Tile,
+    Tiles,
+    launches_dependents,
+    power_of_two,
+    room_on,
+    tiles_for,
+)
 from .support import is_interpreted
 
 NAMESPACE = __name__.split(".")[-2]
@@ -52,7 +60,7 @@ def fake(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     return torch.library.register_fake(f"{NAMESPACE}::{name}", lib=LIBRARY)
 
 
-def options(x: Tensor, tile: Tile, ahead: int) -> dict[str, Any]:
+def options(x: Tensor, tile: Tile) -> dict[str, Any]:
     """Constants of a kernel that multiplies, and how it is launched."""
     batch, dependent = x.shape[0], launches_dependents(x.device)
     return {
@@ -61,12 +69,18 @@ def options(x: Tensor, tile: Tile, ahead: int) -> dict[str, Any]:
         "BLOCK_K": tile.block_k,
         "STAGES": tile.stages,
         "PARTS": tile.parts,
-        "AHEAD": ahead,
+        "HELD": tile.held,
         "INTERPRETED": is_interpreted(),
         "DEPENDENT": dependent,
         "num_warps": tile.warps,
         "launch_pdl": dependent,
     }
+
+
+def tiles_on(device: torch.device, batch: int, width: int) -> Tiles:
+    """The tiles for a batch and a model of this width on a device."""
+    early = launches_dependents(device)
+    return tiles_for(batch, False, width, room_on(device), early)
 
 
 def ready(tensor: Tensor) -> Tensor:
@@ -97,8 +111,7 @@ def project(
     """
     batch, kv_heads, length, head_dim = keys.shape
     heads = q.shape[0] // head_dim
-    tiles = tiles_for(batch, False, x.shape[1], room_on(x.device))
-    tile = tiles.qkv
+    tile = tiles_on(x.device, batch, x.shape[1]).qkv
     x, gain, q, k, v = map(ready, (x, gain, q, k, v))
     cos, sin = ready(cos), ready(sin)
     out = x.new_empty(batch, heads * head_dim)
@@ -108,9 +121,10 @@ def project(
     kv_tiles = triton.cdiv(kv_heads * pairs, tile.rows)
     project_kernel[q_tiles + 2 * kv_tiles,](
         x, gain, q, k, v, cos, sin, position, out, keys, values, arrived,
-        batch, x.shape[1], heads, kv_heads, length,
-        0 if cos.shape[0] == 1 else head_dim, eps, HEAD_DIM=head_dim,
-        COUNTERS=power_of_two(batch * kv_heads), **options(x, tile, tiles.ahead),
+        batch, heads, kv_heads, length,
+        0 if cos.shape[0] == 1 else head_dim, eps, K=x.shape[1],
+        HEAD_DIM=head_dim, COUNTERS=power_of_two(batch * kv_heads),
+        **options(x, tile),
     )  # fmt: skip
     return out, arrived
 
@@ -146,9 +160,11 @@ def complete(
     """
     batch, kv_heads, length, head_dim = keys.shape
     heads, (hidden, dim) = q.shape[1] // head_dim, gate.shape
-    tiles = tiles_for(batch, False, dim, room_on(x.device))
-    x, gain, out, gate, up, down = map(ready, (x, gain, out, gate, up, down))
-    keys, values = ready(keys), ready(values)
+    tiles = tiles_on(x.device, batch, dim)
+    given = (gain, out, gate, up, down)
+    gain, out, gate, up, down = map(ready, given)
+    copied = any(map(is_not, given, (gain, out, gate, up, down)))
+    x, keys, values = ready(x), ready(keys), ready(values)
     mask_stride = 0
     if mask is not None:
         if mask.stride(3) != 1:
@@ -167,21 +183,22 @@ def complete(
         GROUP=power_of_two(heads // kv_heads),
         BLOCK_KEYS=tiles.block_keys, SPLITS=tiles.splits,
         INTERPRETED=is_interpreted(), DEPENDENT=dependent, num_warps=4,
-        launch_pdl=dependent,
+        # later kernels load weights at once: no copies that are not written
+        launch_pdl=dependent and not copied,
     )  # fmt: skip
     result = torch.empty_like(x)
     residual_kernel[triton.cdiv(dim, tiles.out.rows),](
-        attended, out, x, result, batch, dim, q.shape[1],
-        **options(x, tiles.out, tiles.ahead),
+        attended, out, x, result, batch, dim, K=q.shape[1],
+        **options(x, tiles.out),
     )  # fmt: skip
     middle = x.new_empty(batch, hidden)
     gate_up_kernel[triton.cdiv(hidden, tiles.gate_up.rows),](
-        result, gain, gate, up, middle, batch, hidden, dim, eps,
-        **options(x, tiles.gate_up, tiles.ahead),
+        result, gain, gate, up, middle, batch, hidden, eps, K=dim,
+        **options(x, tiles.gate_up),
     )  # fmt: skip
     residual_kernel[triton.cdiv(dim, tiles.down.rows),](
-        middle, down, result, result, batch, dim, hidden,
-        **options(x, tiles.down, tiles.ahead),
+        middle, down, result, result, batch, dim, K=hidden,
+        **options(x, tiles.down),
     )  # fmt: skip
     return result
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ import torch
 from snippets.decode_kernels import one_kernel, sizes, steps
 from snippets.decode_kernels.experiments import EXPERIMENTS
 from snippets.decode_kernels.experiments.parts import part_bytes
-from snippets.decode_kernels.experiments.tiles_swept import candidates_of
+from snippets.decode_kernels.experiments.tiles_swept import WRITTEN, tiles_of
 from snippets.decode_kernels.quantized import Int8Linear, bytes_saved, quantize, quantized
 from snippets.decode_kernels.sizes import Tile, Tiles
 from snippets.decoder import model
@@ -28,8 +29,11 @@ from snippets.lab.experiment import Experiment, NeedsGpu
 
 ONE = Tiles(*[Tile(8, 64)] * 5, block_keys=16, splits=3)
 FEW = Tiles(*[Tile(16, 64)] * 5, block_keys=16, splits=2)
-PRODUCTS = ("qkv", "out", "gate_up", "down", "head")
 SMALL = Config(1, 64, 80, 2, 1, 40)
+SMALLER = Config(1, 32, 48, 2, 1, 24)
+FEWER = 16
+NARROW = Config(1, 2048 // FEWER, 5632 // FEWER, 2, 1, 33)
+"""The smaller model of the sweep, with fewer columns."""
 SWEPT = next(described.parameters for described in EXPERIMENTS if described.name == "tiles")
 
 
@@ -49,20 +53,27 @@ class Case:
 
     def __str__(self) -> str:
         heads = f"{self.config.heads}/{self.config.kv_heads} heads of {self.config.head_dim}"
-        tile = f", {self.tile.rows} x {self.tile.block_k} by {self.tile.warps} warps" if self.tile else ""
+        tile = f", {self.tile.rows} x {self.tile.block_k}, {self.tile.held} held" if self.tile else ""
         return f"{heads}, hidden {self.config.hidden}, {self.batch} after {self.prompt}{', int8' * self.int8}{tile}"
 
     @property
     def tiles(self) -> Tiles:
         few = ONE if self.batch == 1 else FEW
-        return replace(few, **dict.fromkeys(PRODUCTS, self.tile)) if self.tile else few
+        return replace(few, **dict.fromkeys(WRITTEN, self.tile)) if self.tile else few
 
 
-def swept(shapes: str, place: int) -> Tile:
-    """One of the tiles of the sweep."""
-    tile = candidates_of(str(SWEPT[shapes]), str(SWEPT["stages"]), str(SWEPT["warps"]))[place]
-    assert isinstance(tile, Tile)
-    return tile
+def candidates(config: Config) -> list[Tile]:
+    """The tiles of the sweep for all parts."""
+    step = SimpleNamespace(int8=False, model=SimpleNamespace(config=config))
+    shapes, registers = str(SWEPT["shapes"]), int(str(SWEPT["registers"]))
+    return [tile for part in WRITTEN for tile in tiles_of(step, part, shapes, registers)]
+
+
+def swept(rows: int, block_k: int, held: int) -> Tile:
+    """One of the tiles of the sweep for the smaller model, with fewer columns."""
+    cuts = candidates(model.CONFIGS["1.1b"])
+    tile = next(each for each in cuts if (each.rows, each.block_k, each.held) == (rows, block_k, held))
+    return replace(tile, block_k=block_k // FEWER)
 
 
 CASES = [
@@ -72,8 +83,13 @@ CASES = [
     Case(Config(1, 64, 72, 4, 1, 40), 3, 5, 2),
     Case(Config(1, 64, 80, 4, 2, 41), 1, 7, 2, int8=True),
     Case(Config(1, 96, 48, 6, 2, 33), 3, 5, 2, room=0, int8=True),
-    *(Case(SMALL, 1, 3, 1, int8=int8, tile=swept("one_token", place)) for place, int8 in ((12, True), (-1, False))),
-    *(Case(SMALL, 2, 3, 1, int8=int8, tile=swept("few_tokens", place)) for place, int8 in ((1, False), (-1, True))),
+    Case(SMALLER, 1, 3, 1, int8=True, tile=swept(1, 1024, 2)),
+    Case(NARROW, 1, 3, 1, int8=True, tile=swept(8, 1024, 1)),  # each part holds some blocks
+    Case(NARROW, 1, 3, 1, tile=swept(16, 1024, 2)),  # all parts but down hold all blocks
+    Case(NARROW, 1, 3, 1, tile=swept(16, 2048, 1)),
+    Case(SMALLER, 1, 3, 1, tile=Tile(16, 2048, warps=8, held=1)),
+    Case(SMALL, 2, 3, 1, tile=Tile(16, 64, held=1)),
+    Case(SMALL, 2, 3, 1, int8=True, tile=Tile(64, 128, 4, 8, held=0)),
 ]
 
 
@@ -276,14 +292,17 @@ def test_a_step_has_room_for_all_tiles_of_the_sweep(monkeypatch: pytest.MonkeyPa
         lambda _, kernel, programs, *given, **options: launched.append((kernel.__name__, programs)),
     )
     plain = join_projections(model.build("tiny", "cpu", torch.float32, 8))
-    for batch, shapes in ((1, "one_token"), (2, "few_tokens")):
+    for batch in (1, 2):
         step = steps.TokenStep(plain, model.static_cache(plain, batch, 8), batch)
         default = step.tiles
-        for tile in candidates_of(str(SWEPT[shapes]), str(SWEPT["stages"]), str(SWEPT["warps"])):
+        for tile in candidates(plain.config):
             step.tiles = replace(default, head=tile)
             step.launch_head()
-            assert launched.pop() == ("head_kernel", -(-plain.config.vocab // tile.rows))
-            assert step.best.shape[0] * tile.rows >= plain.config.vocab
+            programs = min(
+                default.head_programs * 4, -(-plain.config.vocab // tile.rows)
+            )  # four multiprocessors, as interpreted
+            assert launched.pop() == ("head_kernel", programs)
+            assert step.best.shape[0] >= programs
             assert step.best.shape == step.best_row.shape == (step.best.shape[0], step.tokens)
 
 
