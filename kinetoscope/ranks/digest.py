@@ -15,7 +15,7 @@ from msgspec import Meta, Struct
 from kinetoscope.job.matching import Call, calls_of
 from kinetoscope.job.windows import Time, Window, idle_of, windows_of
 from kinetoscope.ranks.kernels import Count, KernelDigest, Name, kernel_digests, nanoseconds, operation
-from kinetoscope.trace.communication import collectives, exposed_collectives_us, is_collective
+from kinetoscope.trace.communication import Computing, collectives, computing_times, exposed_collectives_us, is_collective
 from kinetoscope.trace.events import Step, Trace, TraceError
 from kinetoscope.trace.identity import MAX_ALL_MEMBERS
 from kinetoscope.trace.intervals import Interval
@@ -106,6 +106,7 @@ def digest(trace: Trace, rank: int | None = None) -> Digest:
     number = rank if trace.rank is None else trace.rank
     activities = [activity for step in trace.steps for activity in step.activities]
     steps = trace.steps[:MAX_STEPS]
+    computing = computing_times(trace.activities)
     windows, exposed = windows_of(steps)
     calls, unmatched = calls_of(steps, -1 if number is None else number, dict(trace.groups))
     times: Counter[str] = Counter()
@@ -117,7 +118,7 @@ def digest(trace: Trace, rank: int | None = None) -> Digest:
         device=shortened(trace.device or ""),
         steps_from=shortened(trace.steps_from),
         step_count=len(trace.steps),
-        steps=tuple(map(step_times, steps)),
+        steps=tuple(step_times(step, computing) for step in steps),
         operations_ns=dict(sorted(times.items())),
         operation_calls=dict(sorted(Counter(map(operation, activities)).items())),
         collectives=sum(map(is_collective, activities)),
@@ -134,7 +135,7 @@ def digest(trace: Trace, rank: int | None = None) -> Digest:
     return Digest(FORMAT, VERSION, (of_rank,), kernel_digests(activities))
 
 
-def step_times(step: Step) -> RankStep:
+def step_times(step: Step, computing: Computing) -> RankStep:
     """The times of a step. A concurrent kernel hides a collective; a concurrent copy does not."""
     return RankStep(
         number=step.number,
@@ -143,7 +144,7 @@ def step_times(step: Step) -> RankStep:
         busy_ns=nanoseconds(busy_us(step.activities)),
         compute_ns=nanoseconds(busy_us(kernel for kernel in step.kernels if not is_collective(kernel))),
         communication_ns=nanoseconds(busy_us(collectives(step))),
-        exposed_ns=nanoseconds(exposed_collectives_us(step)),
+        exposed_ns=nanoseconds(exposed_collectives_us(step, computing)),
     )
 
 

@@ -8,12 +8,13 @@ from a send: NCCL runs both as SendRecv.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Literal
 
 from kinetoscope.trace.events import GpuActivity, Step
-from kinetoscope.trace.intervals import length_us, union_of
+from kinetoscope.trace.intervals import Interval, length_us, subtract, union_of
 
 CollectiveKind = Literal[
     "allreduce", "allgather", "reducescatter", "alltoall", "broadcast", "barrier", "send", "recv", "reduce", "gather",
@@ -83,22 +84,38 @@ def communication(step: Step) -> tuple[GpuActivity, ...]:
     return tuple(each for each in step.activities if is_collective(each) or is_peer_copy(each))
 
 
-def exposed_collectives_us(step: Step) -> float:
-    """Time in which a collective runs and no other kernel of its GPU does, summed over the GPUs."""
-    return _exposed_us(step.kernels) if any(map(is_collective, step.activities)) else 0.0
+def computing_times(activities: Iterable[GpuActivity]) -> dict[int, list[Interval]]:
+    """GPU -> the times in which a kernel computes there, which hide communication."""
+    kernels: dict[int, list[GpuActivity]] = defaultdict(list)
+    for activity in activities:
+        if activity.kind == "kernel" and not is_collective(activity):
+            kernels[activity.device].append(activity)
+    return {device: union_of(on_device) for device, on_device in kernels.items()}
 
 
-def exposed_communication_us(step: Step) -> float:
+Computing = Mapping[int, Sequence[Interval]]
+"""The result of `computing_times`: of all kernels of the process, as those of another step hide communication, too."""
+
+
+def exposed_collectives_us(step: Step, computing: Computing | None = None) -> float:
+    """Time in which a collective runs and no other kernel of its GPU does, summed over the GPUs.
+
+    `computing`: without it, only the step's own kernels hide.
+    """
+    return _exposed_us(step, collectives(step), computing)
+
+
+def exposed_communication_us(step: Step, computing: Computing | None = None) -> float:
     """Time in which a GPU communicates, also by copies, and no kernel computes, summed over the GPUs."""
-    communicating = communication(step)
-    kernels = (kernel for kernel in step.kernels if not is_collective(kernel))
-    return _exposed_us((*communicating, *kernels)) if communicating else 0.0
+    return _exposed_us(step, communication(step), computing)
 
 
-def _exposed_us(activities: Sequence[GpuActivity]) -> float:
+def _exposed_us(step: Step, communicating: Sequence[GpuActivity], computing: Computing | None) -> float:
+    if not communicating:
+        return 0.0
+    hiding = computing_times(step.kernels) if computing is None else computing
     exposed = 0.0
-    for device in {activity.device for activity in activities}:
-        on_device = [activity for activity in activities if activity.device == device]
-        computing = (each for each in on_device if each.kind == "kernel" and not is_collective(each))
-        exposed += length_us(union_of(on_device)) - length_us(union_of(computing))
+    for device in {activity.device for activity in communicating}:
+        times = union_of(activity for activity in communicating if activity.device == device)
+        exposed += length_us(subtract(times, hiding.get(device, ())))
     return round(exposed, 3)

@@ -9,7 +9,7 @@ from operator import attrgetter
 from typing import TypeVar
 
 from kinetoscope.trace.averages import Average, key_averages
-from kinetoscope.trace.communication import collectives, exposed_collectives_us
+from kinetoscope.trace.communication import collectives, computing_times, exposed_collectives_us
 from kinetoscope.trace.device_rows import summarize_counters, summarize_waits
 from kinetoscope.trace.events import GpuActivity, Step, Trace
 from kinetoscope.trace.metadata import Metadata, device_name
@@ -54,6 +54,7 @@ def summarize(trace: Trace, averages: Sequence[Average] | None = None) -> Summar
     busy = _mean(map(busy_us, by_step))
     dropped = dropped_kernels(trace) or Dropped(0)
     overlaps = [overlaps_us(step) for step in trace.steps]
+    computing = None if trace.processes else computing_times(trace.activities)
 
     def mean(of: Callable[[Step], float]) -> float:
         return round(_mean(map(of, trace.steps)), 3)
@@ -81,7 +82,7 @@ def summarize(trace: Trace, averages: Sequence[Average] | None = None) -> Summar
         h2d_us_per_step=mean(lambda step: durations_sum_us(copies(step, "HtoD"))),
         d2h_us_per_step=mean(lambda step: durations_sum_us(copies(step, "DtoH"))),
         collectives_us_per_step=mean(lambda step: durations_sum_us(collectives(step))),
-        exposed_collectives_us_per_step=mean(exposed_collectives_us),
+        exposed_collectives_us_per_step=mean(lambda step: exposed_collectives_us(step, computing)),
         devices=_devices(trace),
         processes=trace.processes,
         is_cut=trace.is_cut,

@@ -16,6 +16,7 @@ from kinetoscope.trace.communication import (
     collective_kind,
     collectives,
     communication,
+    computing_times,
     exposed_communication_us,
     is_collective,
 )
@@ -35,7 +36,9 @@ def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     if not found:
         return []
     devices = len({each.device for each in found})
-    exposed_us = round(math.fsum(map(exposed_communication_us, facts.steps)) / len(facts.steps) / devices, 3)
+    computing = computing_times(facts.activities)
+    alone_us = math.fsum(exposed_communication_us(step, computing) for step in facts.steps)
+    exposed_us = round(alone_us / len(facts.steps) / devices, 3)
     if exposed_us < MIN_SHARE * facts.long_run_us:
         return []
     sums: Counter[str] = Counter()

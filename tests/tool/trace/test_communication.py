@@ -6,10 +6,13 @@ from typing import Any
 
 import pytest
 
+from kinetoscope.diagnosis.diagnose import diagnose
+from kinetoscope.ranks.digest import digest
 from kinetoscope.trace.communication import (
     collective_kind,
     communicates,
     communication,
+    computing_times,
     exposed_collectives_us,
     exposed_communication_us,
     is_collective,
@@ -17,6 +20,7 @@ from kinetoscope.trace.communication import (
 )
 from kinetoscope.trace.events import Collective, GpuActivity, Step
 from kinetoscope.trace.kineto import read_trace
+from kinetoscope.trace.totals import summarize
 from tests.tool.events import annotation, kernel, launch, memcpy, op, step, trace_bytes
 
 ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
@@ -194,3 +198,24 @@ def test_copies_between_gpus_communicate_and_hide_nothing() -> None:
     assert communication(found) == found.activities[:2]
     assert exposed_collectives_us(found) == 13.0
     assert exposed_communication_us(found) == 18.0
+
+
+def test_a_kernel_of_another_step_hides_a_collective() -> None:
+    """The CPU runs ahead: the first step's kernel runs from 10 to 60, the second step's all-reduce from 30 to 80."""
+    trace = read_trace(
+        trace_bytes(
+            step(1, 0, 9), launch(1, 2), kernel("gemm", 1, 10, 50),
+            step(2, 10, 9), launch(2, 12), kernel(ALL_REDUCE, 2, 30, 50, stream=20),
+            launch(3, 15), kernel("gemm", 3, 80, 10), distributedInfo={"rank": 0, "world_size": 2},
+        )
+    )  # fmt: skip
+    second = trace.steps[1]
+    computing = computing_times(trace.activities)
+    assert computing == {0: [(10_000, 60_000), (80_000, 90_000)]}
+    assert (exposed_collectives_us(second), exposed_collectives_us(second, computing)) == (50.0, 20.0)
+    assert exposed_communication_us(second, computing) == 20.0
+    assert summarize(trace).exposed_collectives_us_per_step == 10.0
+    (rank,) = digest(trace).ranks
+    assert [each.exposed_ns for each in rank.steps] == [0, 20_000]
+    (found,) = [each for each in diagnose(trace).findings if each.rule.name == "exposed-communication"]
+    assert found.saving_us_per_step == 10.0
