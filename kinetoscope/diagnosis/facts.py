@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from heapq import nlargest, nsmallest
-from statistics import median
+from statistics import fmean, median
 from typing import TypeVar
 
 from kinetoscope.diagnosis.cpu_states import CAUSES, Cause, CpuStates
@@ -173,8 +173,8 @@ class Facts(StepFacts):
         """The most that a step gets shorter without these CPU events and the GPU work that they caused.
 
         Without the CPU events, a step saves at most their time, and only while the GPU waits or does that work. A mean,
-        but if most steps have the events, one slow step does not raise the saving. `unclaimed`: times in which the GPU
-        is idle for another reason.
+        but if most steps have the events, one slow step does not raise the saving. If few have them, idle time of the
+        other steps is not their fault. `unclaimed`: times in which the GPU is idle for another reason.
         """
         cpu_times, gpu_times = subtract(union_of(cpu), unclaimed), union_of(gpu)
         count = len(self.steps)
@@ -189,7 +189,7 @@ class Facts(StepFacts):
         lengths = (lengths_in(self.step_windows, times) for times in (cpu_times, idle, gpu_times))
         savings = [min(on_cpu, unused + on_gpu) / 1000 for on_cpu, unused, on_gpu in zip(*lengths, strict=True)]
         usual_us = median(savings)
-        return round(min(mean_us, max(usual_us, self.periodic_us(savings))) if usual_us else mean_us, 3)
+        return round(min(mean_us, max(usual_us, self.periodic_us(savings)) if usual_us else fmean(savings)), 3)
 
     def lengths_us(self, spans: Iterable[Span]) -> list[float]:
         """The time in each step that at least one of the spans covers."""

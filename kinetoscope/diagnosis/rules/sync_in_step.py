@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Sequence
@@ -21,6 +22,7 @@ MAX_PLACES = 5
 MIN_UNSEEN = 0.05
 MAX_COPY_US = 100.0
 """A longer download costs more than the wait for it: the rule `exposed-copies` counts it."""
+_NUMBERS = re.compile(r"[0-9]+")
 
 
 def find(facts: Facts) -> Sequence[Finding] | CannotTell:
@@ -31,7 +33,8 @@ def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     for call, site in waits(facts):
         if facts.is_token_loop and id(site.op) in copies:
             continue  # the rule host-reads
-        places[site.text if site.op else f"{call.name} {site.text}".rstrip()].append((call, site))
+        place = site._replace(annotation=_NUMBERS.sub("#", site.annotation))  # `iteration 7` is where `iteration 8` is
+        places[_text(call, place)].append((call, site))
     found = [
         finding for place, members in places.items() for finding in _findings(facts, place, members, copies, unclaimed)
     ]
@@ -40,6 +43,10 @@ def find(facts: Facts) -> Sequence[Finding] | CannotTell:
         reason = f"in {duration_text(unseen_us)} of the waits of a step no GPU work was recorded: it may be older"
         return CannotTell(RULE, reason, STEPS)
     return sorted(found, key=lambda each: -each.saving_us_per_step)[:MAX_PLACES]
+
+
+def _text(call: CudaCall, site: Site) -> str:
+    return site.text if site.op else f"{call.name} {site.text}".rstrip()
 
 
 def downloads(facts: Facts) -> dict[int, list[GpuActivity]]:
@@ -112,7 +119,8 @@ def _findings(
     title = f"The CPU waits for the GPU {count} per step, {duration_text(waiting_us)}, in {longest.name}"
     saving_us = facts.saving_us([until_work(facts, site.outer or call) for call, site in members], copied, unclaimed)
     measured = (Measured("waits per step", len(calls) / len(facts.steps), "calls"),)
-    return [Finding(RULE, title, place, facts.evidence(calls), waiting_us, saving_us, measured=measured)]
+    where = place if len({site.annotation for _, site in members}) > 1 else _text(*members[0])
+    return [Finding(RULE, title, where, facts.evidence(calls), waiting_us, saving_us, measured=measured)]
 
 
 RULE = Rule(

@@ -148,6 +148,31 @@ def test_one_slow_step_does_not_raise_the_saving() -> None:
     assert found(BY_NAME["sync-in-step"], slow).saving_us_per_step == 110.0
 
 
+def test_waits_in_numbered_annotations_are_of_one_place() -> None:
+    events = []
+    for number in range(3):
+        start, ids = 1000.0 * number, 10 * number
+        events += [step(number, start, 1000.0), *work(ids + 1, start, start + 10.0, 490.0)]
+        events += [annotation(f"batch {number}", start + 15.0, 510.0)]
+        events += [launch(None, start + 31.0, 480.0, name="cudaStreamSynchronize")]
+        events += work(ids + 3, start + 530.0, start + 600.0, 400.0)
+    finding = found(BY_NAME["sync-in-step"], written(*events))
+    assert finding.where == "cudaStreamSynchronize in batch #"
+    assert finding.title == "The CPU waits for the GPU 1 time per step, 480 µs, in cudaStreamSynchronize"
+
+
+def test_idle_time_of_steps_without_a_wait_is_not_its_fault() -> None:
+    """One of five steps waits for 480 us, and its GPU is idle for 110 us; in the others, it is idle for 510 us."""
+    events = []
+    for number in range(5):
+        start, reads = 1000.0 * number, number == 2
+        events += [step(number, start, 1000.0), *work(2 * number + 1, start, start + 10.0, 490.0 if reads else 90.0)]
+        events += work(2 * number + 2, start + (515.0 if reads else 530.0), start + 600.0, 400.0)
+        events += [launch(None, start + 25.0, 480.0, name="cudaStreamSynchronize")] * reads
+    finding = found(BY_NAME["sync-in-step"], written(*events))
+    assert (finding.evidence_us_per_step, finding.saving_us_per_step) == (96.0, 22.0)
+
+
 def test_sync_in_step_mended() -> None:
     assert nothing(BY_NAME["sync-in-step"], waiting(reads=False))
 
