@@ -15,7 +15,13 @@ from msgspec import Meta, Struct
 from kinetoscope.job.matching import Call, calls_of
 from kinetoscope.job.windows import Time, Window, idle_of, windows_of
 from kinetoscope.ranks.kernels import Count, KernelDigest, Name, kernel_digests, nanoseconds, operation
-from kinetoscope.trace.communication import Computing, collectives, computing_times, exposed_collectives_us, is_collective
+from kinetoscope.trace.communication import (
+    Computing,
+    collectives,
+    computing_times,
+    exposed_collectives_us,
+    is_collective,
+)
 from kinetoscope.trace.events import Step, Trace, TraceError
 from kinetoscope.trace.identity import MAX_ALL_MEMBERS
 from kinetoscope.trace.intervals import Interval

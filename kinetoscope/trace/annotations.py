@@ -26,6 +26,8 @@ MIN_PARTS = 1 / 3
 MIN_SHARE = 0.1
 """Least part of the GPU time that steps with a second name have."""
 _NUMBERS = re.compile(r"[0-9]+")
+_LAYER = re.compile("layer|block|stage|expert|micro", re.IGNORECASE)
+_MAX_LAYERS = 200
 _MAX_NAME = 200
 _SHOWN = 4
 _MAX_PERIOD = 8
@@ -35,14 +37,27 @@ Group = list[CpuOp]
 
 
 def annotation_groups(part: Part) -> list[Group]:
-    """The annotations that repeat on a thread without overlapping themselves; numbers in names do not count."""
+    """The annotations that repeat on a thread without overlapping themselves.
+
+    Numbers in names do not count, except where layers of a model take turns: `layer_0`, `layer_1`, `layer_0`, ...
+    """
     keys: dict[str, str] = {}
     groups: dict[tuple[str, str], Group] = defaultdict(list)
     for op in part.ops:
         if op.is_annotation:
             key = keys.get(op.name) or keys.setdefault(op.name, _NUMBERS.sub("#", op.name[:_MAX_NAME]))
             groups[op.thread, key].append(op)
-    return [group for group in groups.values() if len(group) > 1 and not overlaps_itself(group)]
+    repeating = (group for group in groups.values() if len(group) > 1 and not overlaps_itself(group))
+    return [each for group in repeating for each in _by_layer(group)]
+
+
+def _by_layer(group: Group) -> list[Group]:
+    """A group for each layer, if the annotations are of layers, whose names repeat in one order; else the group."""
+    count = len({op.name for op in group}) if _LAYER.search(group[0].name) else 0
+    if not 1 < count <= len(group) // 2 or count > _MAX_LAYERS:
+        return [group]
+    is_in_turns = all(op.name == group[index % count].name for index, op in enumerate(group))
+    return [group[index::count] for index in range(count)] if is_in_turns else [group]
 
 
 def overlaps_itself(group: Sequence[CpuOp]) -> bool:

@@ -1,14 +1,15 @@
 """Find the marks of a process's steps, by the first of these rules that applies.
 
 1. `ProfilerStep#N`, as `prof.step()` records it, on the thread that has most of them. A last one without any operator,
-   launch or GPU work is not a step: there the loop ended.
+   launch or GPU work is not a step: there the loop ended. One inside another of its number is the same step.
 2. Annotated parts that take turns on one thread, such as `forward`, `backward` and `Optimizer.step#SGD.step`, if none
    of them has nearly all of the GPU time: a step lasts until the next. An annotation beside them, as in rule 3, marks
    other steps, such as `evaluate`.
 3. An annotation that repeats on one thread without overlapping itself, with more than half of the GPU time launched
    during it (of the CPU time, if there is no GPU work): of several, that with most, then the longest, the outermost,
    and those beside it that have a tenth, as `train` and `validate`. Names that differ only in numbers are one:
-   `execute_context_3(...)`. Fetching a batch is a part of a step.
+   `execute_context_3(...)`; but layers that take turns are parts by rule 2. Fetching a batch is a part of a step, and
+   an epoch has steps, if annotations in it mark them.
 4. In a trace with `Optimizer.step#...`: fetches of a `DataLoader`, as in rule 6, else a step for each of the
    optimizer's, with more than half of the GPU time.
 5. CUDA graph launches that repeat on one thread, with more than half of the GPU time: a step lasts until the next.
@@ -49,6 +50,7 @@ STEP_NAME = re.compile(r"ProfilerStep#([0-9]{1,18})")
 
 MIN_BATCH = 0.1
 """Least number of launches after a fetch, as a part of the usual number: with fewer, it found the data at its end."""
+_EPOCH = re.compile("epoch", re.IGNORECASE)
 _GRAPH_LAUNCH = re.compile(r"(?:cuda|cu|hip)GraphLaunch")
 
 
@@ -87,8 +89,16 @@ def _profiler_steps(part: Part) -> list[Mark]:
     for op in named:
         by_thread[op.thread].append(Mark(numbers[op.name], op.name, op.start_us, op.end_us, op))
     marks = max(by_thread.values(), key=len, default=[])
-    marks = [mark for index, mark in enumerate(marks) if not index or mark.start_us > marks[index - 1].start_us]
-    return [*(_cut(mark, following) for mark, following in pairwise(marks)), *marks[-1:]]
+    kept: list[Mark] = []
+    for mark in marks:
+        if not kept or not (mark.start_us <= kept[-1].start_us or _is_same(kept[-1], mark)):
+            kept.append(mark)
+    return [*(_cut(mark, following) for mark, following in pairwise(kept)), *kept[-1:]]
+
+
+def _is_same(mark: Mark, inner: Mark) -> bool:
+    """Whether the mark inside another is of the same step, as two profilers at once record it."""
+    return mark.number == inner.number and inner.start_us < mark.end_us - CLOCK_NOISE_US
 
 
 def _cut(mark: Mark, following: Mark) -> Mark:
@@ -98,10 +108,19 @@ def _cut(mark: Mark, following: Mark) -> Mark:
 
 
 def _annotated(part: Part, find: Callable[[], Work]) -> tuple[str, list[Mark]] | None:
-    """Steps by rules 2 to 4 of this file."""
+    """Steps by rules 2 to 4 of this file. Annotated epochs mark no steps if annotations in them do."""
     groups = annotation_groups(part)
     if not groups:
         return None
+    inner = [group for group in groups if not _EPOCH.search(group[0].name)]
+    if 0 < len(inner) < len(groups):
+        found = _annotated_by(inner, part, find)
+        if found and find().share(found[1]) >= WHOLE_STEP:
+            return found
+    return _annotated_by(groups, part, find)
+
+
+def _annotated_by(groups: Sequence[Group], part: Part, find: Callable[[], Work]) -> tuple[str, list[Mark]] | None:
     work = find()
     steps = step_annotations(groups, work)
     is_whole = any(work.share(group) >= WHOLE_STEP for group in steps)

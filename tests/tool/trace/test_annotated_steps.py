@@ -222,3 +222,24 @@ def test_work_after_a_long_pause_is_not_of_the_last_replay() -> None:
     assert (trace.steps[-1].end_us, lost(trace)) == (1410.0, 1)
     trace = read(*events, launch(9, 1800.0), kernel("sampled", 9, 1810.0, 5.0))
     assert (trace.steps[-1].end_us, lost(trace)) == (1815.0, 0)
+
+
+def test_layers_that_take_turns_are_parts_of_an_iteration() -> None:
+    """Their names differ in numbers only, as the names of steps do."""
+    layers = [("layer_0", 3), ("layer_1", 3), ("layer_2", 3), bare(1)]
+    trace = read(*loop(layers, 4))
+    assert (trace.steps_from, lost(trace)) == ("iterations of 'layer_0', 'layer_1', 'layer_2'", 0)
+    assert places(trace) == [(1000.0 * index, 1000.0 if index < 3 else 155.0, 10) for index in range(4)]
+    steps = [("step_0", 3), ("step_1", 3), ("step_2", 3)]
+    assert [count for *_, count in places(read(*loop(steps, 2)))] == [3] * 6
+
+
+def test_annotations_in_epochs_mark_the_steps() -> None:
+    """Two epochs of three steps; without annotations in them, the epochs are the steps."""
+    steps = [("train_0", 6), ("train_1", 6), ("train_2", 6)]
+    epochs = [annotation(f"epoch {number}", 1000.0 * number - 1, 250.0) for number in (1, 2)]
+    trace = read(*epochs, *loop(steps, 2, start=1000.0))
+    assert (trace.steps_from, lost(trace)) == ("annotation 'train_#'", 0)
+    assert [(us, count) for _, us, count in places(trace)] == [(70.0, 6)] * 6
+    trace = read(*epochs, *loop([bare(18)], 2, start=1000.0))
+    assert (trace.steps_from, [count for *_, count in places(trace)]) == ("annotation 'epoch #'", [18, 18])

@@ -48,6 +48,14 @@ class TestProfilerSteps:
         }
         assert [activity.name for activity in trace.unattributed] == ["alone", "early", "lost", "between", "late"]
 
+    def test_two_profilers_at_once_mark_each_step_twice(self) -> None:
+        trace = read(
+            step(2, 100, 50), step(2, 101, 48), step(3, 200, 50), step(3, 201, 48),
+            *launched("first", 1, 110), *launched("second", 2, 210),
+        )  # fmt: skip
+        assert [(s.number, s.start_us, s.end_us) for s in trace.steps] == [(2, 0.0, 50.0), (3, 100.0, 150.0)]
+        assert work(trace) == [["first"], ["second"]]
+
     @pytest.mark.parametrize("category", ["Operator", "cpu_op"])
     def test_steps_may_be_operators(self, category: str) -> None:
         trace = read(op("ProfilerStep#5", 0, 10, cat=category), *launched("k", 1, 2))
