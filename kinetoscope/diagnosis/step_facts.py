@@ -16,7 +16,7 @@ from kinetoscope.trace.intervals import (
 )
 from kinetoscope.trace.marks import TOKENS
 from kinetoscope.trace.queries import busy_us, require_steps, step_us
-from kinetoscope.trace.step_kinds import KindOfStep, kinds_of_step, usual_us
+from kinetoscope.trace.step_kinds import KindOfStep, has_larger_work, kinds_of_step, usual_us
 from kinetoscope.trace.tokens import is_token
 
 WARM_UP_RATIO, MIN_WARM_UP_US, MIN_STEPS = 3.0, 1000.0, 3
@@ -66,6 +66,20 @@ class StepFacts:
     @cached_property
     def warm_up(self) -> Step | None:
         """The first step, if it is warm-up: the rule `first-step` reports it, and the means omit it."""
+        first = self._long_first
+        return None if first is None or has_larger_work(first, self.all_steps[1:]) else first
+
+    @cached_property
+    def prompt(self) -> Step | None:
+        """The first step, if it is the prompt of the tokens after it: no fault, and the means omit it."""
+        first, others = self._long_first, self.all_steps[1:]
+        if first is None or first is self.warm_up:
+            return None
+        return first if _are_tokens([step for step in others if is_token(step.ops, step.activities)], others) else None
+
+    @cached_property
+    def _long_first(self) -> Step | None:
+        """The first step, if it takes much longer than later ones like it."""
         if len(self.all_steps) < 2:
             return None
         first, usual = step_us(self.all_steps[0]), usual_us(self.all_steps)
@@ -75,8 +89,8 @@ class StepFacts:
 
     @cached_property
     def steps(self) -> tuple[Step, ...]:
-        """The steps of the median step's process without warm-up, in start order."""
-        return self.all_steps[1:] if self.warm_up else self.all_steps
+        """The steps of the median step's process without warm-up or a prompt, in start order."""
+        return self.all_steps[1:] if self.warm_up or self.prompt else self.all_steps
 
     @cached_property
     def token_steps(self) -> tuple[Step, ...]:
@@ -88,7 +102,7 @@ class StepFacts:
     @property
     def is_token_loop(self) -> bool:
         """Whether at least nine of ten steps produce one token."""
-        return 10 * len(self.token_steps) >= 9 * len(self.steps)
+        return _are_tokens(self.token_steps, self.steps)
 
     @cached_property
     def windows(self) -> list[Interval]:
@@ -144,6 +158,10 @@ class StepFacts:
     def per_step_us(self, us: float) -> float:
         """A time of the median step as a mean per step: if there are kinds of step, it stands for its own kind."""
         return round(us * len(self.kinds[0].steps) / len(self.trace.steps) if self.kinds else us, 3)
+
+
+def _are_tokens(tokens: Sequence[Step], steps: Sequence[Step]) -> bool:
+    return 10 * len(tokens) >= 9 * len(steps)
 
 
 def _median_step(steps: Sequence[Step]) -> Step:

@@ -9,7 +9,7 @@ from kinetoscope.doctor.checks import Check
 from kinetoscope.trace.events import Step, Trace
 from kinetoscope.trace.intervals import intersect, length_us, ns, union, union_of
 from kinetoscope.trace.queries import step_us
-from kinetoscope.trace.step_kinds import usual_us
+from kinetoscope.trace.step_kinds import has_larger_work, usual_us
 from kinetoscope.trace.text import shortened
 from kinetoscope.trace.units import format_value
 
@@ -80,6 +80,9 @@ def check_warm_up(trace: Trace) -> Check | None:
     if first_us < WARM_UP_FACTOR * others_us or not others_us:
         return Check("warm-up", "ok", "the first step is like the others", sources=sources)
     first, typical = format_value(first_us, "us"), format_value(others_us, "us")
+    if has_larger_work(trace.steps[0], trace.steps[1:]):
+        seen = f"the first step takes {first}, the others {typical}, but its kernels have more to do: no warm-up"
+        return Check("warm-up", "ok", seen, sources=sources)
     seen = f"the first step takes {first}, the median of the others is {typical}"
     cure = f"run a few iterations before the profile, or let its schedule skip them: {SCHEDULE}"
     cure += "; if the first step alone validates or saves, record others"

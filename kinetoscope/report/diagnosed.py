@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from statistics import fmean
 
 from kinetoscope.diagnosis.diagnose import Diagnosis, diagnose
 from kinetoscope.diagnosis.facts import Facts
@@ -79,7 +80,8 @@ class DiagnosedTrace:
         facts = self.facts
         if facts.kinds:
             return facts.long_run_us
-        mean_us = max(facts.step_us, self.summary.gpu_busy_us_per_step)
+        busy = fmean(map(facts.busy_us, facts.steps)) if facts.prompt else self.summary.gpu_busy_us_per_step
+        mean_us = max(facts.step_us, round(busy, 3))
         if any(abs(max(step_us(step), facts.busy_us(step)) - mean_us) <= NEAR * mean_us for step in self.trace.steps):
             return mean_us
         return max(facts.step_us, low_median(map(facts.busy_us, facts.steps)))
@@ -97,8 +99,8 @@ class DiagnosedTrace:
 
     @property
     def before_first_us(self) -> float:
-        """The GPU's time for work launched before the first step: of a token loop, the prompt."""
-        first = self.facts.all_steps[0].start_us
+        """The GPU's time for work launched before the first step, or before the first token after a prompt."""
+        first = (self.facts.steps if self.facts.prompt else self.facts.all_steps)[0].start_us
         return busy_us(a for a in self.facts.activities if a.launch is not None and a.launch.start_us < first)
 
     @property

@@ -139,6 +139,23 @@ def usual_us(steps: Sequence[Step]) -> float:
     return first if any(2 * us >= first for us in others[since_short:]) else usual
 
 
+def has_larger_work(first: Step, others: Sequence[Step]) -> bool:
+    """Whether a step is longer than the others because its kernels have more to do, as a prompt before tokens, or a
+    longer sequence.
+
+    Most of the additional time is GPU work of its own, in about as many kernels, of which most have other sizes. A
+    step that tunes runs more kernels, and one that compiles or allocates adds time of the CPU.
+    """
+    usual = sorted(others, key=work_us)[(len(others) - 1) // 2]
+    kernels, usual_kernels = (Counter((k.name, k.grid) for k in step.kernels) for step in (first, usual))
+    counts = sorted((kernels.total(), usual_kernels.total()))
+    if not counts[0] or counts[1] >= MIN_RATIO * counts[0]:
+        return False
+    longer_us = step_us(first) - median(map(step_us, others))
+    is_work = 2 * (work_us(first) - work_us(usual)) > longer_us > 0
+    return is_work and (kernels & usual_kernels).total() <= counts[1] / 2
+
+
 def work_us(step: Step) -> float:
     """Time of a step's own work: of its kernels, without collectives, which wait; else in operators."""
     if step.activities:

@@ -76,7 +76,8 @@ RULE = Rule(
     name="first-step",
     title="The first step takes much longer",
     looks_for="The first step is much longer than the others, because it loads kernels, compiles, tunes and fills "
-    "the allocator, or has additional work. All other rules leave this step out. If no step is much longer, the rule "
+    "the allocator, or has additional work. All other rules leave this step out. A first step whose kernels have more "
+    "to do, such as a prompt, is no fault. If no step is much longer, the rule "
     "looks for long calls before the first GPU work of the trace, which create contexts or load modules once.",
     threshold=f"With {MIN_STEPS} or more steps, the first step takes over {WARM_UP_RATIO:.0f} times the median of the "
     f"other steps with as much work, and {MIN_WARM_UP_US / 1000:.0f} ms longer, and no later step is as long. With "

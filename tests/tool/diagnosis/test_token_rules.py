@@ -16,6 +16,7 @@ from kinetoscope.diagnosis.rules.prompt_logits import RULE as PROMPT_LOGITS
 from kinetoscope.diagnosis.rules.repeated_heads import RULE as REPEATED_HEADS
 from kinetoscope.diagnosis.rules.sync_in_step import RULE as SYNC_IN_STEP
 from kinetoscope.diagnosis.token_work import cache_bytes
+from kinetoscope.report.headline import headline
 from kinetoscope.trace.events import Trace
 from tests.tool.diagnosis.gpu_work import BF16, GEMM, MUL, Work, facts, finding, option, result
 from tests.tool.diagnosis.token_steps import (
@@ -34,6 +35,7 @@ from tests.tool.diagnosis.token_steps import (
 )
 from tests.tool.diagnosis.traces import DOWNLOAD, copied, found, nothing, written
 from tests.tool.events import Event, kernel, launch, op, step
+from tests.tool.report.samples import diagnosed
 
 # memory-rate
 
@@ -127,6 +129,10 @@ def test_no_needless_logits(before: list[Work]) -> None:
 
 
 def reading(*, picks: bool) -> Trace:
+    return written(*read_events(picks=picks))
+
+
+def read_events(*, picks: bool) -> list[Event]:
     """Three steps of 1,000 us: a kernel of 100 us, then the pick, which `.item()` reads: it waits for 200 us."""
     events: list[Event] = []
     for number in range(3):
@@ -145,7 +151,7 @@ def reading(*, picks: bool) -> Trace:
             copied(DOWNLOAD, first + 2, at + 270.0, 2.0, 8),
             launch(None, at + 78.0, 200.0, name="cudaStreamSynchronize"),
         ]
-    return written(*events)
+    return events
 
 
 def test_the_host_reads_every_token() -> None:
@@ -157,6 +163,24 @@ def test_the_host_reads_every_token() -> None:
     same = found(SYNC_IN_STEP, reading(picks=False))
     assert (found_.saving_us_per_step, found_.evidence_us_per_step) == (same.saving_us_per_step, 200.0)
     assert nothing(HOST_READS, reading(picks=False))
+
+
+def test_a_prompt_in_the_first_step_is_no_fault() -> None:
+    """Three tokens after a prompt of 4 ms: the means are of the tokens."""
+    prompt = [
+        step(9, 0.0, 5000.0),
+        op("aten::embedding", 10.0, 20.0, dims=[[9, 9], [1, 99]]),
+        launch(91, 15.0),
+        kernel("indexSelect", 91, 20.0, 3000.0, grid=[99, 1, 1]),
+        op("aten::argmax", 40.0, 20.0),
+        launch(92, 45.0),
+        kernel("reduce_kernel", 92, 3020.0, 1000.0, grid=[99, 1, 1]),
+    ]
+    tokens = [{**each, "ts": each["ts"] + 5000.0} for each in read_events(picks=True)]
+    made = diagnosed(written(*prompt, *tokens), HOST_READS)
+    assert (made.facts.warm_up, made.facts.prompt) == (None, made.trace.steps[0])
+    assert (len(made.facts.token_steps), made.before_first_us) == (3, 4000.0)
+    assert headline(made).startswith("A token takes 1.00 ms and the GPU works 25 % of it. The host reads values")
 
 
 def test_launches_of_a_token() -> None:

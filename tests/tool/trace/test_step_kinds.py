@@ -172,3 +172,14 @@ def test_a_first_step_is_warm_up_if_it_is_longer_than_others_of_its_kind(kinds: 
     check = check_warm_up(trace)
     assert check is not None
     assert (check.status == "warning") == is_warm_up
+
+
+@pytest.mark.parametrize(("more", "is_warm_up"), [({"grid": [9, 9, 9]}, False), ({}, True)])
+def test_a_first_step_with_larger_work_is_no_warm_up(more: dict[str, Any], is_warm_up: bool) -> None:
+    """Five kernels of 400 us before five of 50 us: of another size, or on a GPU that is slow at first."""
+    trace = trace_of([(5, 400.0, 2100.0), *[(5, 50.0, 300.0)] * 5], **more)
+    facts, check = Facts(trace), check_warm_up(trace)
+    assert ((facts.warm_up is not None), facts.prompt) == (is_warm_up, None)
+    assert len(facts.steps) == (5 if is_warm_up else 6)
+    assert check is not None
+    assert (check.status == "warning") == is_warm_up
