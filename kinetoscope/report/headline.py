@@ -9,7 +9,7 @@ from kinetoscope.html import Html
 from kinetoscope.report.cpu_time import dominant
 from kinetoscope.report.diagnosed import DiagnosedTrace
 from kinetoscope.report.gpus import busy_tile, percent, work_clause
-from kinetoscope.report.idle_text import idle_between_steps, unexplained_idle
+from kinetoscope.report.idle_text import idle_between_steps, idle_in_one_step, unexplained_idle
 from kinetoscope.report.memory import nearly_full
 from kinetoscope.trace.kernel_names import decode_kernel_name
 from kinetoscope.trace.marks import ITERATIONS
@@ -108,12 +108,16 @@ def _cost(diagnosed: DiagnosedTrace) -> str:
 
 
 def _pauses(diagnosed: DiagnosedTrace, largest: Finding) -> str:
-    """The idle time between the steps, if it is more than mending the largest finding saves; else empty."""
+    """The idle time between the steps, or in a single step, if it is more than mending the largest finding saves; else
+    empty."""
     idle = diagnosed.idle
     saving_us = 0.0 if largest.rule.is_once else largest.saving_us_per_step
-    if idle is None or idle.between_steps_us <= 2 * saving_us * len(diagnosed.facts.steps):
+    saved_us = 2 * saving_us * len(diagnosed.facts.steps)
+    if idle is None:
         return ""
-    return idle_between_steps(diagnosed)
+    if idle.between_steps_us > saved_us and (pauses := idle_between_steps(diagnosed)):
+        return pauses
+    return idle_in_one_step(diagnosed) if idle.longest_step[1] > saved_us else ""
 
 
 def cpu_alone(diagnosed: DiagnosedTrace) -> str:

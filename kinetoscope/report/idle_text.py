@@ -54,6 +54,21 @@ def idle_between_steps(diagnosed: DiagnosedTrace) -> str:
     return f"Most of the GPU's idle time ({part}) is between the steps, {_during(idle)}."
 
 
+def idle_in_one_step(diagnosed: DiagnosedTrace) -> str:
+    """Which step has most of the GPU's idle time, if a single one of several has, and that is much of all time; else
+    empty."""
+    idle, waits, steps = diagnosed.idle, diagnosed.waits, len(diagnosed.facts.steps)
+    if idle is None or steps < _SEVERAL:
+        return ""
+    name, us = idle.longest_step
+    if us <= _MOST * idle.total_us or us < MIN_PAUSES * waits.step_us * steps:
+        return ""
+    cause, cause_us = idle.main_cause
+    why = f"; most of it is {CAUSE_NAMES.get(cause, cause)}" if cause_us > _MOST * idle.total_us else ""
+    part = f"{100 * us / idle.total_us:.0f} %"
+    return f"Most of the GPU's idle time ({part}) is in one of {steps:,} steps, {shortened(name, 80)}{why}."
+
+
 def _during(idle: Idle) -> str:
     """What the CPU does between the steps, as a clause."""
     name, us = idle.longest_between_steps

@@ -43,7 +43,7 @@ def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     loading_us, saving_us = facts.length_us(fetches), facts.saving_us(fetches)
     if saving_us < MIN_SHARE * facts.mean_step_us or _is_hidden(facts):
         return _single_stall(facts, fetches)
-    part = share_text(loading_us, max(loading_us, facts.mean_step_us))
+    part = share_text(loading_us, max(facts.mean_step_us, length_us(facts.windows) / len(facts.steps)))
     slow = slow_steps(facts.lengths_us(fetches))
     title = f"Fetching a batch takes {duration_text(loading_us)} per step ({part}){slow}"
     return [_finding(facts, title, fetches, loading_us, saving_us)]

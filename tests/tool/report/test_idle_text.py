@@ -100,3 +100,20 @@ def test_the_cause_of_all_steps(stall_us: float, is_named: bool) -> None:
     )
     text = "No rule found why: most of the GPU's idle time is data loading; 100 % of it is in one of 12 steps, "
     assert unexplained_idle(diagnosed(written(*events))) == (f"{text}ProfilerStep#7." if is_named else "")
+
+
+def test_the_headline_names_a_single_step_with_most_of_the_idle_time() -> None:
+    """One of six fetches takes 20 ms, the others 100 us: what each step could save explains little of the idle time."""
+
+    def fetch(number: int, at: float) -> tuple[float, list[Event]]:
+        us = 20_000.0 if number == 3 else 100.0
+        return us, [annotation("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", at, us)]
+
+    trace = diagnosed(written(*looped(6, fetch, gpu_us=1000.0)))
+    (loading,) = [each for each in trace.diagnosis.findings if each.rule.name == "loader-stall"]
+    assert loading.title == "Fetching a batch takes 3.42 ms per step (77 %), most of it in 1 of 6 steps"
+    assert loading.saving_us_per_step == 100.0
+    assert (
+        "Most of the GPU's idle time (97 %) is in one of 6 steps, ProfilerStep#3; most of it is data loading. "
+        in headline(trace)
+    )
