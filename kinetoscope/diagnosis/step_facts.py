@@ -174,6 +174,10 @@ def pid(thread: str) -> str:
 
 
 def process_of(step: Step) -> str:
-    """The process whose operators and calls a step has; empty if it has none."""
-    first = step.ops[:1] or step.calls[:1]
-    return pid(first[0].thread) if first else ""
+    """The process that launches a step's GPU work, else whose calls or operators the step has; empty if it has none.
+
+    A step may also have operators of a helper process, such as a loader's worker, which launches nothing.
+    """
+    launched = next((activity.launch for activity in step.activities if activity.launch is not None), None)
+    first = launched or next(iter((*step.calls[:1], *step.ops[:1])), None)
+    return pid(first.thread) if first else ""

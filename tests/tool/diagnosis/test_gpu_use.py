@@ -12,7 +12,16 @@ from kinetoscope.diagnosis.rules.exposed_copies import RULE as EXPOSED_COPIES
 from kinetoscope.diagnosis.rules.gpu_bubbles import RULE as GPU_BUBBLES
 from kinetoscope.diagnosis.rules.sync_in_step import RULE as SYNC_IN_STEP
 from kinetoscope.trace.events import Trace
-from tests.tool.diagnosis.traces import DOWNLOAD, PAGEABLE_UPLOAD, PINNED_UPLOAD, found, nothing, without_cpu, written
+from tests.tool.diagnosis.traces import (
+    DOWNLOAD,
+    PAGEABLE_UPLOAD,
+    PINNED_UPLOAD,
+    found,
+    looped,
+    nothing,
+    without_cpu,
+    written,
+)
 from tests.tool.events import Event, kernel, launch, memcpy, memset, op, step
 
 Time = tuple[float, float]
@@ -180,3 +189,12 @@ def test_a_kernel_of_another_gpu_hides_a_copy() -> None:
     events = [step(1, 0.0, 1000.0), *(launch(number, 1.0) for number in (1, 2, 3))]
     events += [kernel("k", 1, 0.0, 500.0), kernel("k", 2, 500.0, 500.0, device=1)]
     assert nothing(EXPOSED_COPIES, written(*events, memcpy(3, 500.0, 400.0, 9) | {"name": DOWNLOAD}))
+
+
+def test_operators_of_a_helper_process_are_not_the_process_of_the_gpu() -> None:
+    """A loader's worker, which launches nothing, runs an operator at the start of each of three steps."""
+    events = looped(3, lambda _, __: (0.0, []), gpu_us=475.0)
+    helper = [{**op("aten::stack", 500.0 * number, 400.0), "pid": 555, "tid": 555} for number in range(3)]
+    facts = Facts(written(*events, *helper))
+    assert facts.trace.steps[0].ops[0].thread == "555/555"
+    assert ([gpu.share for gpu in facts.gpu_use.gpus], len(facts.steps)) == ([0.95], 3)
