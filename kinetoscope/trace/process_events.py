@@ -73,9 +73,17 @@ def find_work(part: Part) -> Work:
     if not part.activities:
         start = part.ops[0].start_us if part.ops else 0.0
         return Work(part.end_us() - start, [op.start_us for op in part.ops if not op.is_annotation])
-    launched = sorted((a.launch.start_us, a.duration_us) for a in part.activities if a.launch is not None)
+    times = ((launched_us(part, activity), activity.duration_us) for activity in part.activities)
+    launched = sorted((at, us) for at, us in times if at is not None)
     total_us = sum(activity.duration_us for activity in part.activities)
     return Work(total_us, [start for start, _ in launched], [0.0, *accumulate(us for _, us in launched)])
+
+
+def launched_us(part: Part, activity: GpuActivity) -> float | None:
+    """When an activity was launched; in a trace without any call, when its operator starts; None if nothing tells."""
+    if activity.launch is not None:
+        return activity.launch.start_us
+    return activity.op.start_us if activity.op is not None and not part.calls else None
 
 
 def own_end_us(part: Part, start_us: float, limit_us: float, pause_us: float) -> float:
@@ -86,7 +94,8 @@ def own_end_us(part: Part, start_us: float, limit_us: float, pause_us: float) ->
     """
     spans: list[Span] = [op for op in starting_in(part.ops, start_us, limit_us) if not op.is_annotation]
     spans += [call for call in starting_in(part.calls, start_us, limit_us) if not is_sync(call.name)]
-    spans += [a for a in part.activities if a.launch is not None and start_us <= a.launch.start_us < limit_us]
+    times = ((activity, launched_us(part, activity)) for activity in part.activities)
+    spans += [activity for activity, at in times if at is not None and start_us <= at < limit_us]
     end_us = start_us
     for span in sorted(spans, key=by_start):
         if span.start_us > end_us + pause_us:

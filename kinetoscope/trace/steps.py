@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from kinetoscope.trace.events import CpuOp, CudaCall, GpuActivity, Span, Step, Uncounted, by_start, starting_in
 from kinetoscope.trace.marks import PROFILER_STEP, STEP_NAME, WHOLE, find_marks
-from kinetoscope.trace.process_events import Mark, Part
+from kinetoscope.trace.process_events import Mark, Part, launched_us
 from kinetoscope.trace.queries import is_sync
 
 BEFORE, BETWEEN, AFTER = "launched before the first step", "launched between steps", "launched after the last step"
@@ -98,11 +98,11 @@ def _steps(
     starts, ends = [mark.start_us for mark in marks], [mark.end_us for mark in marks]
     work: list[list[GpuActivity]] = [[] for _ in marks]
     for activity in part.activities:
-        if activity.launch is None:
+        at = launched_us(part, activity)
+        if at is None:
             index = _window(windows, activity.start_us)
             (reasons[NO_LAUNCH] if index is None else work[index]).append(activity)
             continue
-        at = activity.launch.start_us
         index = bisect_right(starts, at) - 1
         if index >= 0 and at < ends[index]:
             work[index].append(activity)

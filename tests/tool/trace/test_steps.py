@@ -56,6 +56,18 @@ class TestProfilerSteps:
         assert [(s.number, s.start_us, s.end_us) for s in trace.steps] == [(2, 0.0, 50.0), (3, 100.0, 150.0)]
         assert work(trace) == [["first"], ["second"]]
 
+    def test_without_any_call_operators_tell_the_step(self) -> None:
+        """Of a trace without the category of calls; the second kernel starts after the end of its step."""
+        events = [step(2, 100, 50), step(3, 200, 50), op("aten::mm", 110, 9, external=1)]
+        events += [op("aten::mm", 140, 9, external=2), op("aten::mm", 210, 9, external=3)]
+        for number, (name, at) in enumerate((("a", 115), ("b", 155), ("c", 215)), 1):
+            events.append(kernel(name, None, at, 40, **{"External id": number}))
+        trace = read(*events, kernel("lost", None, 300, 1))
+        assert work(trace) == [["a", "b"], ["c"]]
+        assert uncounted(trace) == {"no launch in the trace": ["lost"]}
+        trace = read(*events, launch(9, 111))
+        assert work(trace) == [[], []]
+
     @pytest.mark.parametrize("category", ["Operator", "cpu_op"])
     def test_steps_may_be_operators(self, category: str) -> None:
         trace = read(op("ProfilerStep#5", 0, 10, cat=category), *launched("k", 1, 2))
