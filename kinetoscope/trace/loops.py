@@ -7,7 +7,8 @@ iterations if all of this holds:
 1. At least `MIN_ITERATIONS` agree in nine of ten launches. Of these, the ones with the same kernels and grids count, if
    most have them: so a prefill is no iteration of the token loop after it, and three tokens after one are enough.
 2. Of the stretches from the first iteration to the last, nine of ten are iterations: or else two things take turns.
-3. They have most of the GPU time or of the time: since the first iteration if each is a token, else of all.
+3. They have most of the GPU time or of the time: since the first iteration if each is a token, else of all. The prompts
+   of later requests do not count.
 4. Each is a token by the rules of tokens.py, or has an embedding, a loss or a pick: a layer has none of them.
 """
 
@@ -118,11 +119,21 @@ def _are_alike_in_length(every: Sequence[_Stretch]) -> bool:
 
 
 def _are_a_loop(launches: _Launches, every: Sequence[_Stretch], agreeing: Sequence[_Stretch]) -> bool:
-    """Whether agreeing stretches, a prompt included, are many enough, most of those in their range, and long enough."""
+    """Whether agreeing stretches, a prompt included, are many enough, most of those in their range, and long enough.
+
+    The time of a few prompts between them, of one request after the other, does not count.
+    """
     if len(agreeing) < MIN_TOKENS or len(every) < MIN_ITERATIONS:
         return False
-    in_range = every.index(agreeing[-1]) - every.index(agreeing[0]) + 1
-    return len(agreeing) >= MIN_IN_A_ROW * in_range and _covers(launches, agreeing, of_all=False)
+    in_range = every[every.index(agreeing[0]) : every.index(agreeing[-1]) + 1]
+    firsts = {stretch.first for stretch in agreeing}
+    prompts = [
+        before
+        for before, after in pairwise(in_range)
+        if before.first not in firsts and after.first in firsts and _is_prompt(launches, before, after)
+    ]
+    are_in_a_row = len(agreeing) >= MIN_IN_A_ROW * len(in_range)
+    return are_in_a_row and _covers(launches, agreeing, of_all=False, without=prompts)
 
 
 def _launches(activities: Iterable[GpuActivity]) -> _Launches:
@@ -225,22 +236,29 @@ def _agreeing(launches: _Launches, stretches: Sequence[_Stretch]) -> list[_Stret
     return [stretches[index] for index in alike]
 
 
-def _covers(launches: _Launches, stretches: Sequence[_Stretch], *, of_all: bool) -> bool:
+def _covers(
+    launches: _Launches, stretches: Sequence[_Stretch], *, of_all: bool, without: Sequence[_Stretch] = ()
+) -> bool:
     """Whether the stretches have most of the GPU time, or most of the time: since the first of them, or of all."""
     begin = 0 if of_all else stretches[0].first
+    (work_us, lasted_us), (other_work_us, others_us) = (_times(launches, each) for each in (stretches, without))
+    whole_us = launches.ends_us[-1] - launches.starts_us[begin] - others_us
+    return 2 * work_us > sum(launches.work_us[begin:]) - other_work_us or 2 * lasted_us > whole_us
+
+
+def _times(launches: _Launches, stretches: Sequence[_Stretch]) -> tuple[float, float]:
+    """The GPU time and the time of stretches."""
     work_us = sum(chain.from_iterable(launches.work_us[s.first : s.end] for s in stretches))
-    lasted_us = sum([end - start for start, end in _spans(launches, stretches)])
-    return 2 * work_us > sum(launches.work_us[begin:]) or 2 * lasted_us > (
-        launches.ends_us[-1] - launches.starts_us[begin]
-    )
+    return work_us, sum([end - start for start, end in _spans(launches, stretches)])
 
 
 def _follows_prompt(launches: _Launches, every: Sequence[_Stretch], chosen: Sequence[_Stretch]) -> bool:
     """Whether a stretch with more GPU work, most of it the same launches, lies directly before the first iteration."""
     index = every.index(chosen[0])
-    if not index:
-        return False
-    prompt, token = every[index - 1], chosen[0]
+    return index > 0 and _is_prompt(launches, every[index - 1], chosen[0])
+
+
+def _is_prompt(launches: _Launches, prompt: _Stretch, token: _Stretch) -> bool:
     alike = common_share(*(Counter[Hashable](launches.keys[s.first : s.end]) for s in (prompt, token)))
     prompt_us, token_us = (sum(launches.work_us[s.first : s.end]) for s in (prompt, token))
     return alike >= SAME_KERNELS and prompt_us > token_us

@@ -41,6 +41,19 @@ def test_tokens_after_a_prompt(tokens: int, sequences: int, shapes: bool) -> Non
     assert uncounted(trace) == {"launched before the first step": len(forward(1, 1))}
 
 
+def test_prompts_of_later_requests_are_no_tokens_however_long() -> None:
+    """Two requests of ten tokens; after each prompt the CPU waits until 20 ms for its work."""
+    made: list[Event] = []
+    length = len(forward(1, 1))
+    for at in (0.0, 30_000.0):
+        made += events(forward(32, 32, us=1000.0), start=at, first=len(made) + 1)
+        tokens = [each for index in range(10) for each in forward(1, 33 + index)]
+        made += events(tokens, start=at + 20_000.0, first=len(made) + 1)
+    trace = read_trace(trace_bytes(*made))
+    assert (trace.steps_from, len(trace.steps)) == (TOKENS, 20)
+    assert uncounted(trace) == {"launched before the first step": length, "launched between steps": length}
+
+
 def test_without_operators_kernels_repeat() -> None:
     bare = [Launch(None, each.kernel, each.us, each.grid) for each in answer(32, 6)]
     trace = read(bare)
