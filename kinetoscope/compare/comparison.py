@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from statistics import fmean
 
@@ -19,6 +20,8 @@ SHOWN = 30
 MAX_ROWS = 500
 MIN_STEP_CHANGE = 0.02
 """The smallest reported change of a step's time, as a share of it."""
+MIN_APART = 5.0
+"""The least distance, in percent, of the mean's change and the trimmed mean's from which both are given."""
 METHOD = (
     f"Noise: a change this large happens by chance in one of {1 / ALPHA:.0f} comparisons of equal programs, by the "
     "trimmed t test on logarithms (Yuen and Dixon 1973)."
@@ -184,9 +187,24 @@ def comparison_notes(result: Comparison) -> list[str]:
     if any(result.left_out):
         old, new = result.left_out
         notes.append(f"{old} steps before and {new} after do other work than most; they count in the totals only.")
+    if few := _few_slow(result):
+        notes.append(few)
     if result.unit == "step":
         notes.append(DEPENDENT)
     return notes
+
+
+def _few_slow(result: Comparison) -> str:
+    """That the mean busy time changes much more than the test says, which trims; empty if they agree."""
+    before, after = result.totals["GPU busy"]
+    mean = 100 * (after - before) / before if before else 0.0
+    if abs(mean - result.busy.percent) <= max(MIN_APART, result.busy.noise_percent or math.inf):
+        return ""
+    return (
+        f"The mean of the GPU's busy time changes by {mean:+.1f} %, but the change of {result.busy.percent:+.1f} % is "
+        f"without the longest and the shortest fifth of the {result.unit}s: a few {result.unit}s differ much from the "
+        "others."
+    )
 
 
 def _us(us: float, sign: str = "") -> str:

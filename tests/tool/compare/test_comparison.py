@@ -64,6 +64,16 @@ def test_the_limits_of_a_comparison() -> None:
     ]
 
 
+def test_a_slow_step_that_the_test_leaves_out_is_told() -> None:
+    """One of six steps takes ten times as long: the mean rises by 150 %, the trimmed mean by nothing."""
+    even, slow = (trace_of([[(GEMM, 0.0, us)] for us in [600.0] * 5 + [last]]) for last in (600.0, 6000.0))
+    assert comparison_notes(compare([even], [slow]))[0] == (
+        "The mean of the GPU's busy time changes by +150.0 %, but the change of +0.0 % is without the longest and the "
+        "shortest fifth of the steps: a few steps differ much from the others."
+    )
+    assert len(comparison_notes(compare([even], [even]))) == 1
+
+
 def test_one_step_has_no_known_noise() -> None:
     one, other = (trace_of([[(GEMM, 0.0, us)]]) for us in (100.0, 110.0))
     assert change_text(compare([one], [other])) == (
