@@ -31,12 +31,3 @@ def winsorized_mean(times: Sequence[float]) -> float:
 def usual(times: Sequence[float]) -> float:
     """The median, or the winsorized mean if that is more: then several of the steps take longer than most."""
     return max(median(times), winsorized_mean(times))
-
-
-def slow_steps(times: Sequence[float]) -> str:
-    """`, most of it in 3 of 12 steps`, if over half of the time is in less than half of the steps; else empty."""
-    mean = sum(times) / len(times)
-    slow = [each for each in times if each > mean]
-    if 2 * len(slow) >= len(times) or 2 * sum(slow) <= sum(times):
-        return ""
-    return f", most of it in {len(slow):,} of {len(times):,} steps"

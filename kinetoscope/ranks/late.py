@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -9,6 +10,7 @@ from statistics import median
 from kinetoscope.job.compared import Compared
 from kinetoscope.job.lateness import Late, find_late, gets_more
 from kinetoscope.ranks.digest import RankDigest
+from kinetoscope.trace.text import slow_steps
 from kinetoscope.trace.units import format_value
 
 MIN_EXCESS = 0.01
@@ -53,6 +55,8 @@ class Straggler:
     operations: tuple[OperationTimes, ...]
     """By operation, the largest difference first."""
     why: str
+    slow_steps: str
+    """`, most of it in 1 of 8 steps`, if few steps have most of the waiting for the late ranks; else empty."""
 
 
 def stragglers(compared: Compared, digests: Mapping[int, RankDigest]) -> list[Straggler]:
@@ -71,6 +75,9 @@ def _straggler(found: Late, compared: Compared, digests: Mapping[int, RankDigest
     operations = _operations(digests[late.rank], [digests[part.rank] for part in others])
     total = sum(each.waited_ns for each in matched) or 1
     for_late = [each for each in matched if each.last in ranks]
+    waited = Counter[int]()
+    for each in for_late:
+        waited[each.calls[0].step] += each.waited_ns
     partners = {call.rank for each in for_late for call in each.calls} - set(ranks)
     waited_us = sum(each.waited_ns for each in for_late) / 1000 / (len(partners) or 1) / compared.step_count(ranks)
     return Straggler(
@@ -86,6 +93,7 @@ def _straggler(found: Late, compared: Compared, digests: Mapping[int, RankDigest
         stalled_us=stalled_us,
         operations=operations,
         why=_why(excess_us, stalled_us, late.step_us, operations),
+        slow_steps=slow_steps([float(waited[step]) for step in sorted(compared.steps[late.rank])]),
     )
 
 

@@ -205,10 +205,11 @@ def _notes(merged: Digest, compared: Compared) -> Iterable[str]:
         yield f"Of some ranks, only the first {MAX_CALLS:,} collectives are compared."
     clocks = compared.clocks
     if compared.collectives and not clocks.are_comparable:
-        why = f"are {clocks.spread_us:,.0f} µs apart (median)" if clocks.spread_us else "cannot be compared"
+        why = f"are {clocks.spread_us:,.0f} µs apart (median): the clocks differ" if clocks.spread_us else ""
+        why = why or "cannot be compared: a trace does not tell when its clock began"
         yield (
-            f"The ends of a collective on its ranks {why}: the clocks differ, so that starts on different ranks cannot "
-            "be compared. The waiting is from durations alone."
+            f"The ends of a collective on its ranks {why}, so that starts on different ranks cannot be compared. The "
+            "waiting is from durations alone."
         )
     if any(rank.uncounted for rank in ranks):
         yield f"{sum(rank.uncounted for rank in ranks)} GPU activities of these ranks belong to no step."

@@ -80,7 +80,7 @@ def exposed_transfer_us(report: RanksReport) -> float:
 
 
 def _late_headline(late: Straggler, report: RanksReport) -> str:
-    saved = f"about {us_text(late.saving_us)} shorter, of {us_text(late.step_us)} ({_percent(late)})"
+    saved = f"about {us_text(late.saving_us)} shorter, of {us_text(late.step_us)} ({_percent(late)}){late.slow_steps}"
     if report.pipeline is not None and late.rank in {stage.rank for stage in report.pipeline.stages}:
         return f"Rank {late.rank} is the slowest stage: if it were as fast as the others, a step would be {saved}."
     if late.is_shared_out:

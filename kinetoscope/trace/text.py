@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from textwrap import wrap
 
 _INVISIBLE = re.compile(
@@ -58,3 +58,12 @@ def in_logs(text: str) -> str:
 def visible(text: str) -> str:
     """Escape characters that would hide or reorder the text around them, in plain text or in HTML; newlines stay."""
     return _INVISIBLE.sub(lambda match: printable(match[0]), text)
+
+
+def slow_steps(times: Sequence[float]) -> str:
+    """`, most of it in 3 of 12 steps`, if over half of the time is in less than half of the steps; else empty."""
+    mean = sum(times) / len(times)
+    slow = [each for each in times if each > mean]
+    if 2 * len(slow) >= len(times) or 2 * sum(slow) <= sum(times):
+        return ""
+    return f", most of it in {len(slow):,} of {len(times):,} steps"

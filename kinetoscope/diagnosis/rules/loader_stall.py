@@ -10,7 +10,7 @@ from kinetoscope.diagnosis.cpu_states import Cause, CpuSpan
 from kinetoscope.diagnosis.cpu_times import is_cpu_only, slowest_own_code
 from kinetoscope.diagnosis.facts import SLOWDOWN, Facts
 from kinetoscope.diagnosis.missing import no_operators
-from kinetoscope.diagnosis.per_step import slow_steps, usual, window
+from kinetoscope.diagnosis.per_step import usual, window
 from kinetoscope.diagnosis.rule import CannotTell, Finding, Measured, Rule
 from kinetoscope.diagnosis.sources import TENSORBOARD
 from kinetoscope.diagnosis.step_facts import MIN_STEPS
@@ -25,6 +25,7 @@ from kinetoscope.trace.intervals import (
     union,
     union_of,
 )
+from kinetoscope.trace.text import slow_steps
 
 MIN_SHARE = 0.05
 ON_CPU = (

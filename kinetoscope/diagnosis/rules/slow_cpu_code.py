@@ -9,13 +9,12 @@ from kinetoscope.diagnosis.amounts import count_text, duration_text, share_text
 from kinetoscope.diagnosis.facts import MAX_EVIDENCE, Facts
 from kinetoscope.diagnosis.gaps import LONG_US, Gap
 from kinetoscope.diagnosis.missing import no_gpu_work, no_operators, no_warm_step
-from kinetoscope.diagnosis.per_step import slow_steps
 from kinetoscope.diagnosis.rule import CannotTell, Finding, Measured, Rule
 from kinetoscope.diagnosis.sources import NSYS_AI, STACKS
 from kinetoscope.trace.events import CpuOp, CudaCall, PythonFunction, Span, starting_in
 from kinetoscope.trace.marks import WHOLE
 from kinetoscope.trace.queries import is_sync
-from kinetoscope.trace.text import without_address
+from kinetoscope.trace.text import slow_steps, without_address
 
 MIN_SHARE = 0.05
 

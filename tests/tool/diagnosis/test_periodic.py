@@ -7,8 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from kinetoscope.diagnosis.facts import Facts
-from kinetoscope.diagnosis.per_step import slow_steps, usual, winsorized_mean
+from kinetoscope.diagnosis.per_step import usual, winsorized_mean
 from kinetoscope.diagnosis.rules import RULES
+from kinetoscope.trace.text import slow_steps
 from tests.tool.diagnosis.traces import (
     DOWNLOAD,
     Before,

@@ -76,13 +76,30 @@ def test_a_slow_rank_is_late() -> None:
         (100.0, 40.0, 60.0), (100.0, 40.0, 60.0), (160.0, 40.0, 0.0), (100.0, 40.0, 60.0),
     ]  # fmt: skip
     assert report.notes == (
-        "The ends of a collective on its ranks cannot be compared: the clocks differ, so that starts on different "
-        "ranks cannot be compared. The waiting is from durations alone.",
+        "The ends of a collective on its ranks cannot be compared: a trace does not tell when its clock began, so that "
+        "starts on different ranks cannot be compared. The waiting is from durations alone.",
     )
     assert ranks_headline(report) == (
         "Rank 2 is late: if it were not, a step would be about 60.0 µs shorter, of 733 µs (8 %)."
     )
     assert straggler_text(late).startswith("100% of the waiting is at collectives at which rank 2 arrives last.")
+
+
+def test_a_rank_that_is_late_in_few_steps() -> None:
+    """Rank 1 computes for 900 us more in the fifth of eight steps."""
+    digests = []
+    for rank in range(2):
+        late = [900.0 if number == 4 else 0.0 for number in range(8)]
+        own = [100.0 + (us if rank == 1 else 0.0) for us in late]
+        steps = [
+            [(GEMM, 0.0, us), (ALL_REDUCE, us, 140.0 + all_us - us)]
+            for us, all_us in zip(own, [100.0 + us for us in late], strict=True)
+        ]
+        digests.append(digest(trace_of(steps, rank=rank, world_size=2, group="dp")))
+    assert ranks_headline(ranks_report(digests)).endswith(
+        "Rank 1 is late: if it were not, a step would be about 112 µs shorter, of 905 µs (12 %), most of it in 1 of 8 "
+        "steps."
+    )
 
 
 def test_a_rank_whose_gpu_idles_is_late() -> None:
