@@ -55,10 +55,18 @@ class Idle:
     @cached_property
     def longest_step(self) -> tuple[str, float]:
         """The name of the step with the most idle time, and this time."""
-        steps = self.facts.steps
-        times = lengths_in(list(map(window, steps)), self.facts.idle)
-        index = max(range(len(steps)), key=times.__getitem__)
-        return steps[index].name, times[index] / 1000
+        times = self._of_steps_ns
+        index = max(range(len(times)), key=times.__getitem__)
+        return self.facts.steps[index].name, times[index] / 1000
+
+    @property
+    def second_longest_us(self) -> float:
+        """The idle time of the step with the second most; 0 if there is one step."""
+        return (sorted(self._of_steps_ns)[-2:-1] or [0])[0] / 1000
+
+    @cached_property
+    def _of_steps_ns(self) -> list[int]:
+        return lengths_in(list(map(window, self.facts.steps)), self.facts.idle)
 
     @cached_property
     def recorded_us(self) -> float:

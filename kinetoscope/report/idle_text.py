@@ -18,6 +18,7 @@ MIN_PAUSES = 0.25
 """From this share of the time on, pauses between the steps are named, if they are most of the idle time."""
 CAUSE_NAMES = {"Python": "Python between the operators", "nothing recorded": "time in which the trace shows nothing"}
 _MOST, _HARDLY = 0.5, 0.1
+_OUTLIER = 3.0
 _SEVERAL = 3
 """Of so many steps, a single one with most of the idle time is an exception."""
 
@@ -61,7 +62,8 @@ def idle_in_one_step(diagnosed: DiagnosedTrace) -> str:
     if idle is None or steps < _SEVERAL:
         return ""
     name, us = idle.longest_step
-    if us <= _MOST * idle.total_us or us < MIN_PAUSES * waits.step_us * steps:
+    is_alone = us > max(_MOST * idle.total_us, _OUTLIER * idle.second_longest_us)
+    if not is_alone or us < MIN_PAUSES * waits.step_us * steps:
         return ""
     cause, cause_us = idle.main_cause
     why = f"; most of it is {CAUSE_NAMES.get(cause, cause)}" if cause_us > _MOST * idle.total_us else ""

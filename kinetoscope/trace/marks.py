@@ -15,7 +15,8 @@
 5. CUDA graph launches that repeat on one thread, with more than half of the GPU time: a step lasts until the next.
 6. Fetches of a `DataLoader` that repeat on one thread, with more than half of the time after the first: likewise.
 7. Launches that repeat: see loops.py. Tokens that it finds come before the rules 5 and 6.
-8. The whole trace is one step.
+8. Calls of compiled functions, if nearly all GPU time is in them.
+9. The whole trace is one step.
 
 A last step without an end of its own ends with its own work, on the CPU and on the GPU.
 """
@@ -48,6 +49,7 @@ PROFILER_STEP, GRAPH_REPLAYS, WHOLE = "ProfilerStep", "CUDA graph replays", "the
 FETCHES, TOKENS, ITERATIONS = "batches of a DataLoader", "tokens of a loop", "iterations of a loop"
 STEP_NAME = re.compile(r"ProfilerStep#([0-9]{1,18})")
 
+COMPILED = ("Torch-Compiled Region", "## Call CompiledFxGraph", "CompiledFunction", "TorchDynamo Cache Lookup")
 MIN_BATCH = 0.1
 """Least number of launches after a fetch, as a part of the usual number: with fewer, it found the data at its end."""
 _EPOCH = re.compile("epoch", re.IGNORECASE)
@@ -70,6 +72,9 @@ def find_marks(part: Part) -> tuple[str, list[Mark]]:
         return FETCHES, marks
     if loop is not None:
         return ITERATIONS, _marks(loop, "iteration")
+    compiled = [group for group in annotation_groups(part) if _is_compiled(group)]
+    if compiled and (called := _annotated_by(compiled, part, work)) and work().share(called[1]) >= WHOLE_STEP:
+        return called
     return WHOLE, [Mark(0, "whole trace", part.start_us(), part.end_us())]
 
 
@@ -109,7 +114,7 @@ def _cut(mark: Mark, following: Mark) -> Mark:
 
 def _annotated(part: Part, find: Callable[[], Work]) -> tuple[str, list[Mark]] | None:
     """Steps by rules 2 to 4 of this file. Annotated epochs mark no steps if annotations in them do."""
-    groups = annotation_groups(part)
+    groups = [group for group in annotation_groups(part) if not _is_compiled(group)]
     if not groups:
         return None
     inner = [group for group in groups if not _EPOCH.search(group[0].name)]
@@ -118,6 +123,11 @@ def _annotated(part: Part, find: Callable[[], Work]) -> tuple[str, list[Mark]] |
         if found and find().share(found[1]) >= WHOLE_STEP:
             return found
     return _annotated_by(groups, part, find)
+
+
+def _is_compiled(group: Group) -> bool:
+    """Whether these are PyTorch's annotations of compiled functions, of which a model may have one for each layer."""
+    return group[0].name.startswith(COMPILED)
 
 
 def _annotated_by(groups: Sequence[Group], part: Part, find: Callable[[], Work]) -> tuple[str, list[Mark]] | None:

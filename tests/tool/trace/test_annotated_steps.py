@@ -243,3 +243,12 @@ def test_annotations_in_epochs_mark_the_steps() -> None:
     assert [(us, count) for _, us, count in places(trace)] == [(70.0, 6)] * 6
     trace = read(*epochs, *loop([bare(18)], 2, start=1000.0))
     assert (trace.steps_from, [count for *_, count in places(trace)]) == ("annotation 'epoch #'", [18, 18])
+
+
+def test_compiled_functions_are_steps_only_with_all_work() -> None:
+    """A compiled layer is called in each of several layers, with other work between the calls."""
+    call = ("## Call CompiledFxGraph f6 ##", 6)
+    trace = read(*loop([call], 4))
+    assert (trace.steps_from, len(trace.steps)) == ("annotation '## Call CompiledFxGraph f6 ##'", 4)
+    trace = read(*loop([call, bare(2)] * 3, 2))
+    assert (trace.steps_from, [count for *_, count in places(trace)]) == ("the whole trace", [48])
