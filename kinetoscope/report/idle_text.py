@@ -56,10 +56,10 @@ def idle_between_steps(diagnosed: DiagnosedTrace) -> str:
 
 
 def idle_in_one_step(diagnosed: DiagnosedTrace) -> str:
-    """Which step has most of the GPU's idle time, if a single one of several has, and that is much of all time; else
+    """Which step has most of the GPU's idle time, if a single one has, and that is much of all time; else
     empty."""
     idle, waits, steps = diagnosed.idle, diagnosed.waits, len(diagnosed.facts.steps)
-    if idle is None or steps < _SEVERAL:
+    if idle is None or steps < 2:
         return ""
     name, us = idle.longest_step
     is_alone = us > max(_MOST * idle.total_us, _OUTLIER * idle.second_longest_us)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from statistics import median
+from statistics import median, median_low
 
 from kinetoscope.diagnosis.amounts import duration_text
 from kinetoscope.diagnosis.facts import Facts
@@ -25,7 +25,7 @@ def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     if len(kernels) < MIN_STEPS or not kernels[0] or any(_shape(each) != _shape(kernels[0]) for each in kernels):
         reason = f"the trace lacks {MIN_STEPS} steps that run the same kernels with the same grids"
         return CannotTell(RULE, reason, STEPS)
-    typical = [median(kernel.duration_us for kernel in same) for same in zip(*kernels, strict=True)]
+    typical = [median_low(kernel.duration_us for kernel in same) for same in zip(*kernels, strict=True)]
     slow: list[GpuActivity] = []
     extra_us = 0.0
     worst: tuple[float, str] = (0.0, "")
@@ -40,7 +40,7 @@ def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     if extra_us < MIN_SHARE * facts.step_us:
         return []
     title = (
-        f"In {worst[1]} the same kernels take {worst[0]:.1f} times as long as in most steps; "
+        f"In {worst[1]} the same kernels take {worst[0]:.1f} times as long as in other steps; "
         f"{duration_text(extra_us)} per step in all"
     )
     measured = (Measured("time against most steps", worst[0], "times"),)
@@ -57,7 +57,7 @@ RULE = Rule(
     looks_for="All steps run the same kernels with the same grids in the same order, but in some steps, most kernels "
     f"of at least {MIN_KERNEL_US:.0f} µs take much longer. Lower clocks or another program on the GPU is the "
     "likely cause, not the kernels' data.",
-    threshold=f"Half of a step's kernels take {MIN_RATIO} times as long as their median over the steps, and the "
+    threshold=f"Half of a step's kernels take {MIN_RATIO} times as long as their (low) median over the steps, and the "
     f"additional time is at least {MIN_SHARE:.0%} of the median step (mean over the steps).",
     source=f"after {GPUPROF} (p99 of the steps above twice p50); to compare kernels is this book's",
     advice="The command nvidia-smi -q -d PERFORMANCE says what lowers the clocks, and nvidia-smi pmon lists the "

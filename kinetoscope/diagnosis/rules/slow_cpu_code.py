@@ -10,6 +10,7 @@ from kinetoscope.diagnosis.facts import MAX_EVIDENCE, Facts
 from kinetoscope.diagnosis.gaps import LONG_US, Gap
 from kinetoscope.diagnosis.missing import no_gpu_work, no_operators, no_warm_step
 from kinetoscope.diagnosis.rule import CannotTell, Finding, Measured, Rule
+from kinetoscope.diagnosis.sites import find_sites
 from kinetoscope.diagnosis.sources import NSYS_AI, STACKS
 from kinetoscope.trace.events import CpuOp, CudaCall, PythonFunction, Span, starting_in
 from kinetoscope.trace.marks import WHOLE
@@ -91,7 +92,16 @@ def _where(facts: Facts, gap: Gap) -> str:
         return without_address(running.name) if isinstance(running, PythonFunction) else ""
     if gap.cause == "launching" and isinstance(running, CpuOp | CudaCall):
         return facts.sites([running])[0].text or running.name
-    return f"before {running.name}"
+    around = _annotation(facts, gap)
+    return f"before {running.name}{f', in {around}' if around else ''}"
+
+
+def _annotation(facts: Facts, gap: Gap) -> str:
+    """The user's innermost annotation around the middle of a gap of Python, if it does not mark a step; else empty."""
+    if gap.cause != "Python" or not isinstance(gap.blame, CpuOp | CudaCall):
+        return ""
+    (site,) = find_sites(facts.trace, [(gap.blame.thread, gap.start_us + gap.duration_us / 2)])
+    return "" if any(step.name == site.annotation for step in facts.steps) else site.annotation
 
 
 RULE = Rule(

@@ -105,6 +105,15 @@ def test_slow_cpu_code_says_of_what_is_all_outside_that_nothing_is_in_operators(
     assert finding.title.endswith("in 2 long gaps: 0 µs in operators and calls, 4.00 ms outside")
 
 
+@pytest.mark.parametrize(
+    ("name", "where"), [("load batch", "before aten::mm, in load batch"), ("ProfilerStep#1", "before aten::mm")]
+)
+def test_the_annotation_around_slow_code_is_named(name: str, where: str) -> None:
+    """The GPU waits from 200 to 5,020 us, in the annotation from 210 to 4,990."""
+    events = [*work(1, 0.0, 10.0, 190.0), annotation(name, 210.0, 4780.0), *work(2, 5000.0, 5020.0, 980.0)]
+    assert found(BY_NAME["slow-cpu-code"], written(step(1, 0.0, 6000.0), *events)).where == where
+
+
 def test_slow_cpu_code_mended() -> None:
     assert nothing(BY_NAME["slow-cpu-code"], written(*slow_code(500.0)))
 
@@ -576,9 +585,15 @@ def test_means_leave_warm_up_out() -> None:
 def test_gpu_slowed() -> None:
     finding = found(BY_NAME["gpu-slowed"], several([1000.0] * 5, gpu_us=[500.0, 510.0, 950.0, 500.0, 505.0]))
     assert finding.title == (
-        "In ProfilerStep#2 the same kernels take 1.9 times as long as in most steps; 89.0 µs per step in all"
+        "In ProfilerStep#2 the same kernels take 1.9 times as long as in other steps; 89.0 µs per step in all"
     )
     assert (finding.where, finding.saving_us_per_step) == ("ProfilerStep#2", 89.0)
+
+
+def test_a_gpu_that_is_slow_in_half_of_the_steps() -> None:
+    finding = found(BY_NAME["gpu-slowed"], several([1000.0] * 4, gpu_us=[400.0, 400.0, 800.0, 800.0]))
+    assert finding.title.startswith("In ProfilerStep#3 the same kernels take 2.0 times as long as in other steps")
+    assert finding.saving_us_per_step == 200.0
 
 
 def test_gpu_slowed_mended() -> None:
