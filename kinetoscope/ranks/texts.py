@@ -7,6 +7,7 @@ from statistics import median
 
 from kinetoscope.ranks.late import Straggler, us_text
 from kinetoscope.ranks.ranks import RanksReport, launch_bound
+from kinetoscope.trace.soundness import DROPPED
 
 MIN_EXPOSED = 0.05
 """Communication or waiting while a GPU does nothing else is worth a headline from this share of a step on."""
@@ -15,8 +16,8 @@ MOSTLY_LAST = 0.75
 
 
 def ranks_headline(report: RanksReport) -> str:
-    """What the ranks wait for, and what it costs, in a sentence or two; and whether ranks are missing."""
-    return " ".join(filter(None, [_headline(report), _missing_sentence(report)]))
+    """What the ranks wait for, and what it costs, in a sentence or two; and whether kernels or ranks are missing."""
+    return " ".join(filter(None, [_dropped_sentence(report), _headline(report), _missing_sentence(report)]))
 
 
 def _headline(report: RanksReport) -> str:
@@ -91,6 +92,15 @@ def _late_headline(late: Straggler, report: RanksReport) -> str:
     if late.also_late:
         return f"{_ranks_text((late.rank, *late.also_late))} are late: if they were not, a step would be {saved}."
     return f"Rank {late.rank} is late: if it were not, a step would be {saved}."
+
+
+def _dropped_sentence(report: RanksReport) -> str:
+    """That traces lack many kernels, so that the times of their ranks are too low; empty if they do not."""
+    ranks = [rank.rank or 0 for rank in report.digest.ranks if any(DROPPED in text for text in rank.damage)]
+    if not ranks:
+        return ""
+    traces = f"The trace of rank {ranks[0]} lacks" if len(ranks) == 1 else f"The traces of {_ranks_text(ranks)} lack"
+    return f"{traces.replace('Ranks', 'ranks')} many kernels, so these times are wrong: record the job again."
 
 
 def _missing_sentence(report: RanksReport) -> str:

@@ -7,6 +7,9 @@ from collections.abc import Iterator
 from kinetoscope.trace.events import Trace
 from kinetoscope.trace.missing_gpu import Dropped, dropped_kernels
 
+DROPPED = "have no kernel in the trace"
+"""A part of the sentence about missing kernels, which a digest keeps."""
+
 
 def damage_texts(trace: Trace, dropped: Dropped | None = None) -> Iterator[str]:
     """A sentence for each way in which the file is not whole; `dropped`: its `dropped_kernels`, if they are known."""
@@ -17,8 +20,8 @@ def damage_texts(trace: Trace, dropped: Dropped | None = None) -> Iterator[str]:
     dropped = dropped or dropped_kernels(trace)
     if dropped is not None and dropped.is_too_much:
         yield (
-            f"{dropped.without_kernel:,} of {dropped.launches:,} launches ({dropped.share:.0%}) have no kernel in the "
-            "trace: the GPU's busy time and the counts of kernels are too low; the command doctor names the cure"
+            f"{dropped.without_kernel:,} of {dropped.launches:,} launches ({dropped.share:.0%}) {DROPPED}: the GPU's "
+            "busy time and the counts of kernels are too low; the command doctor names the cure"
         )
 
 

@@ -102,6 +102,18 @@ def test_a_rank_that_is_late_in_few_steps() -> None:
     )
 
 
+def test_the_headline_says_that_kernels_are_missing() -> None:
+    """The profiler lost the kernels of three launches of four on rank 1."""
+    lost = [launch(90 + number, 10.0 + number) for number in range(3)]
+    whole = digest(read_trace(trace_bytes(step(0, 0, 900), launch(1, 1), kernel(GEMM, 1, 5, 9))), 0)
+    cut = digest(read_trace(trace_bytes(step(0, 0, 900), launch(1, 1), kernel(GEMM, 1, 5, 9), *lost)), 1)
+    again = msgspec.structs.replace(cut, ranks=(msgspec.structs.replace(cut.ranks[0], rank=0),))
+    text = ranks_headline(ranks_report([whole, cut]))
+    assert text.startswith("The trace of rank 1 lacks many kernels, so these times are wrong: record the job again. ")
+    both = ranks_headline(ranks_report([again, cut]))
+    assert both.startswith("The traces of ranks 0 and 1 lack many kernels, so these times are wrong")
+
+
 def test_a_rank_whose_gpu_idles_is_late() -> None:
     late = ranks_report(ranks(1, 65.0, is_slow=False)).straggler
     assert late is not None
