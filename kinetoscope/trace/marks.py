@@ -12,7 +12,8 @@
    an epoch has steps, if annotations in it mark them.
 4. In a trace with `Optimizer.step#...`: fetches of a `DataLoader`, as in rule 6, else a step for each of the
    optimizer's, with more than half of the GPU time.
-5. CUDA graph launches that repeat on one thread, with more than half of the GPU time: a step lasts until the next.
+5. CUDA graph launches that repeat on one thread, with more than half of the GPU time: a step lasts until the next. Of
+   several graphs that are replayed in turn, the first begins a step.
 6. Fetches of a `DataLoader` that repeat on one thread, with more than half of the time after the first: likewise.
 7. Launches that repeat: see loops.py. Tokens that it finds come before the rules 5 and 6.
 8. Calls of compiled functions, if nearly all GPU time is in them.
@@ -52,6 +53,7 @@ STEP_NAME = re.compile(r"ProfilerStep#([0-9]{1,18})")
 COMPILED = ("Torch-Compiled Region", "## Call CompiledFxGraph", "CompiledFunction", "TorchDynamo Cache Lookup")
 MIN_BATCH = 0.1
 """Least number of launches after a fetch, as a part of the usual number: with fewer, it found the data at its end."""
+_MAX_BUFFERS = 3
 _EPOCH = re.compile("epoch", re.IGNORECASE)
 _GRAPH_LAUNCH = re.compile(r"(?:cuda|cu|hip)GraphLaunch")
 
@@ -165,7 +167,25 @@ def _graph_replays(part: Part) -> list[Mark]:
     replayed = sum(activity.duration_us for activity in part.activities if id(activity.launch) in ids)
     if replayed <= sum(activity.duration_us for activity in part.activities) / 2:
         return []
-    return until_next(part, [call.start_us for call in replays], "graph replay")
+    starts = [call.start_us for call in replays]
+    return until_next(part, starts[:: _graphs_in_turn(part, replays)], "graph replay")
+
+
+def _graphs_in_turn(part: Part, replays: Sequence[CudaCall]) -> int:
+    """The number of different graphs that are replayed in turn, as where each layer has a graph of its own; else 1.
+
+    Two or three graphs with the same kernels may each be a whole step, with buffers of its own.
+    """
+    kernels: dict[int, list[tuple[object, ...]]] = {id(call): [] for call in replays}
+    for activity in part.activities:
+        if (found := kernels.get(id(activity.launch))) is not None:
+            found.append((activity.graph_id, activity.name, activity.grid))
+    graphs = [tuple(kernels[id(call)]) for call in replays]
+    count = len(set(graphs))
+    if count <= _MAX_BUFFERS and len({tuple(work[1:] for work in graph) for graph in graphs}) == 1:
+        return 1
+    is_in_turn = all(graph == graphs[index % count] for index, graph in enumerate(graphs))
+    return count if is_in_turn and 2 * count <= len(graphs) else 1
 
 
 def _fetches(part: Part, find: Callable[[], Work]) -> list[Mark]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -155,6 +156,27 @@ class TestRepeatedAnnotations:
 
 
 class TestOtherMarks:
+    @pytest.mark.parametrize(
+        ("graphs", "grids", "count"),
+        [
+            ((1, 2, 3), (1, 2, 3), 4),  # a graph for each of three layers
+            ((1, 2, 3, 4), (1, 1, 1, 1), 3),  # four equal layers
+            ((1, 2), (1, 1), 12),  # two buffers
+            ((1, 1, 2), (1, 1, 2), 12),
+        ],
+    )
+    def test_graphs_that_are_replayed_in_turn_make_one_step(
+        self, graphs: Sequence[int], grids: Sequence[int], count: int
+    ) -> None:
+        events: list[Event] = []
+        for number in range(12):
+            at, place = 100.0 * number, number % len(graphs)
+            args = {"graph id": graphs[place], "grid": [grids[place], 1, 1]}
+            events += [launch(number + 1, at, name="cudaGraphLaunch"), kernel("k", number + 1, at + 5, 50, **args)]
+        trace = read(*events)
+        assert (trace.steps_from, len(trace.steps)) == ("CUDA graph replays", count)
+        assert {len(s.kernels) for s in trace.steps} == {12 // count}
+
     def test_graph_replays(self) -> None:
         events: list[Event] = []
         for number in range(3):
