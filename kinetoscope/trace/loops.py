@@ -40,10 +40,11 @@ _LOSS = re.compile(r"_loss(?:_|$)")
 
 
 class Loop(Struct, frozen=True):
-    """(start, end) of each iteration in µs; whether each produces one token."""
+    """(start, end) of each iteration in µs; whether each produces one token; whether each has one graph replay."""
 
     spans: list[tuple[float, float]]
     are_tokens: bool
+    are_replays: bool = False
 
 
 class _Launches(Struct, frozen=True):
@@ -70,7 +71,7 @@ class _Stretch(Struct, frozen=True):
 def find_loop(ops: Sequence[CpuOp], calls: Sequence[CudaCall], activities: Sequence[GpuActivity]) -> Loop | None:
     """The iterations of a loop; None without one.
 
-    None also if each has one graph replay: then the replays mark the steps.
+    None also if each has one graph replay and is no token: then the replays mark the steps.
     """
     if (calls and not activities) or not _may_be_whole(chain(ops, activities)):
         return None
@@ -83,8 +84,7 @@ def find_loop(ops: Sequence[CpuOp], calls: Sequence[CudaCall], activities: Seque
         stretches = _agreeing(launches, every) if _are_alike_in_length(every) else []
         if not _are_a_loop(launches, every, stretches):
             continue
-        if all(sum(launches.replays[s.first : s.end]) == 1 for s in stretches):
-            return None
+        are_replays = all(sum(launches.replays[s.first : s.end]) == 1 for s in stretches)
         spans = _spans(launches, stretches)
         follows_prompt = _follows_prompt(launches, every, stretches)
 
@@ -93,7 +93,9 @@ def find_loop(ops: Sequence[CpuOp], calls: Sequence[CudaCall], activities: Seque
 
         tokens = [span for span in spans if produces_token(span)] if produces_token(spans[len(spans) // 2]) else []
         if len(tokens) >= max(MIN_TOKENS, MIN_IN_A_ROW * len(spans) - 1):
-            return Loop(tokens, are_tokens=True)
+            return Loop(tokens, are_tokens=True, are_replays=are_replays)
+        if are_replays:
+            return None
         is_whole = all(_is_whole(starting_in(ops, start, end)) for start, end in spans)
         if len(spans) >= MIN_ITERATIONS and is_whole and _covers(launches, stretches, of_all=True):
             return Loop(spans, are_tokens=False)

@@ -15,7 +15,8 @@
 5. CUDA graph launches that repeat on one thread, with more than half of the GPU time: a step lasts until the next. Of
    several graphs that are replayed in turn, the first begins a step.
 6. Fetches of a `DataLoader` that repeat on one thread, with more than half of the time after the first: likewise.
-7. Launches that repeat: see loops.py. Tokens that it finds come before the rules 5 and 6.
+7. Launches that repeat: see loops.py. Tokens that it finds come before rule 6, and before rule 5 unless each is a
+   replay.
 8. Calls of compiled functions, if nearly all GPU time is in them.
 9. The whole trace is one step.
 
@@ -66,10 +67,12 @@ def find_marks(part: Part) -> tuple[str, list[Mark]]:
     if annotated := _annotated(part, work):
         return annotated
     loop = find_loop(part.ops, part.calls, part.activities)
-    if loop is not None and loop.are_tokens:
+    if loop is not None and loop.are_tokens and not loop.are_replays:
         return TOKENS, _marks(loop, "token")
     if marks := _graph_replays(part):
         return GRAPH_REPLAYS, marks
+    if loop is not None and loop.are_tokens:
+        return TOKENS, _marks(loop, "token")
     if marks := _fetches(part, work):
         return FETCHES, marks
     if loop is not None:

@@ -54,6 +54,23 @@ def test_prompts_of_later_requests_are_no_tokens_however_long() -> None:
     assert uncounted(trace) == {"launched before the first step": length, "launched between steps": length}
 
 
+@pytest.mark.parametrize(("prompt_us", "marked_by"), [(200.0, TOKENS), (1.0, GRAPH_REPLAYS)])
+def test_replayed_tokens_after_a_prompt_with_most_of_the_work(prompt_us: float, marked_by: str) -> None:
+    """Eight tokens, each of a replay and three operators that sample; the prompt runs without a graph."""
+    made = events(forward(32, 32, us=prompt_us))
+    kernels = ["indexSelectSmallIndex", GEMV, "flash_fwd_splitkv_kernel", GEMV]
+    for number in range(8):
+        at, first = 5000.0 + 100.0 * number, 100 + 10 * number
+        made.append(launch(first, at, name="cudaGraphLaunch"))
+        made += [kernel(name, first, at + 5 + 5 * index, 5.0) for index, name in enumerate(kernels)]
+        sampling = [Launch("aten::div", "div"), Launch("aten::softmax", "softmax"), Launch("aten::argmax", "ArgMaxOps")]
+        made += events(sampling, start=at + 30, first=first + 1)
+    trace = read_trace(trace_bytes(*made))
+    assert (trace.steps_from, len(trace.steps)) == (marked_by, 8)
+    assert {len(step.kernels) for step in trace.steps} == {7}
+    assert uncounted(trace) == {"launched before the first step": len(forward(1, 1))}
+
+
 def test_without_operators_kernels_repeat() -> None:
     bare = [Launch(None, each.kernel, each.us, each.grid) for each in answer(32, 6)]
     trace = read(bare)
