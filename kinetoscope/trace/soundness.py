@@ -6,7 +6,10 @@ from collections.abc import Iterator
 
 from kinetoscope.trace.events import Trace
 from kinetoscope.trace.missing_gpu import Dropped, dropped_kernels
+from kinetoscope.trace.units import format_value
 
+MIN_EARLY_US, MIN_EARLY = 10.0, 0.05
+"""The clocks differ if more than this share of the activities starts earlier than this before their launch."""
 DROPPED = "have no kernel in the trace"
 """A part of the sentence about missing kernels, which a digest keeps."""
 
@@ -30,3 +33,17 @@ def is_whole(trace: Trace) -> bool:
     dropped = dropped_kernels(trace)
     is_dropped = dropped is not None and dropped.is_too_much
     return not (trace.is_cut or is_dropped or any(damage.work for damage in trace.damaged))
+
+
+def clock_text(trace: Trace) -> str:
+    """That many activities start clearly before their launch, which the clocks of CPU and GPU cannot both tell; else
+    empty."""
+    delays = [delay for activity in trace.activities if (delay := activity.launch_delay_us) is not None]
+    early = [-delay for delay in delays if delay < -MIN_EARLY_US]
+    if len(early) <= MIN_EARLY * len(delays):
+        return ""
+    return (
+        f"{len(early):,} of {len(delays):,} activities start before their launch, by up to "
+        f"{format_value(max(early), 'us')}: the clocks of CPU and GPU differ, so times between the two are wrong; "
+        "trust durations only"
+    )

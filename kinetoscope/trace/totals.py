@@ -29,7 +29,7 @@ from kinetoscope.trace.queries import (
     steps_agree,
     syncs,
 )
-from kinetoscope.trace.soundness import damage_texts
+from kinetoscope.trace.soundness import clock_text, damage_texts
 from kinetoscope.trace.step_kinds import kinds_of_step
 from kinetoscope.trace.summaries import (
     DeviceSummary,
@@ -116,6 +116,8 @@ def _devices(trace: Trace) -> tuple[DeviceSummary, ...]:
 
 def _notes(trace: Trace, dropped: Dropped) -> Iterator[str]:
     yield from damage_texts(trace, dropped)
+    if clocks := clock_text(trace):
+        yield clocks
     if trace.processes:
         steps = "each has steps of its own"
         yield f"{merged_text(trace.processes)}: {f'{steps}, and {COMPARE_RANKS}' if trace.is_merged else steps}"

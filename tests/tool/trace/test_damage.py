@@ -276,3 +276,22 @@ def test_an_event_without_a_possible_duration_is_left_out(duration: Any) -> None
 def test_a_hostile_file_stays_fast() -> None:
     trace = read(*(kernel("nested", index + 1, index, 1e9 - 100 * index) for index in range(20_000)))
     assert len(trace.activities) == 20_000
+
+
+@pytest.mark.parametrize(("early_us", "notes"), [(9.0, 0), (700.0, 1)])
+def test_clocks_that_differ_are_told(early_us: float, notes: int) -> None:
+    """One of two kernels starts before its launch."""
+    trace = read_trace(
+        trace_bytes(
+            step(1, 0, 2000),
+            launch(1, 1000),
+            kernel("k", 1, 1000 - early_us, 5),
+            launch(2, 1100),
+            kernel("k", 2, 1200, 5),
+        )
+    )
+    text = (
+        "1 of 2 activities start before their launch, by up to 700 µs: the clocks of CPU and GPU differ, so times "
+        "between the two are wrong; trust durations only"
+    )
+    assert summarize(trace).notes == (text,) * notes
