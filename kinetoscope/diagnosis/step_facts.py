@@ -16,7 +16,7 @@ from kinetoscope.trace.intervals import (
 )
 from kinetoscope.trace.marks import TOKENS
 from kinetoscope.trace.queries import busy_us, require_steps, step_us
-from kinetoscope.trace.step_kinds import KindOfStep, has_larger_work, kinds_of_step, usual_us
+from kinetoscope.trace.step_kinds import KindOfStep, has_larger_work, kinds_of_step, long_run_us, usual_us
 from kinetoscope.trace.tokens import is_token
 
 WARM_UP_RATIO, MIN_WARM_UP_US, MIN_STEPS = 3.0, 1000.0, 3
@@ -82,7 +82,7 @@ class StepFacts:
         """The first step, if it takes much longer than later ones like it."""
         if len(self.all_steps) < 2:
             return None
-        first, usual = step_us(self.all_steps[0]), usual_us(self.all_steps)
+        first, usual = long_run_us(self.all_steps[0]), usual_us(self.all_steps)
         ratio = WARM_UP_RATIO if len(self.all_steps) >= MIN_STEPS else WARM_UP_RATIO_OF_TWO
         is_long = first > ratio * usual and first - usual >= MIN_WARM_UP_US
         return self.all_steps[0] if is_long else None

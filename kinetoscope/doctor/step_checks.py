@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from kinetoscope.doctor.checks import Check
 from kinetoscope.trace.events import Step, Trace
 from kinetoscope.trace.intervals import intersect, length_us, ns, union, union_of
-from kinetoscope.trace.queries import step_us
-from kinetoscope.trace.step_kinds import has_larger_work, usual_us
+from kinetoscope.trace.step_kinds import has_larger_work, long_run_us, usual_us
 from kinetoscope.trace.text import shortened
 from kinetoscope.trace.units import format_value
 
@@ -76,7 +75,7 @@ def check_warm_up(trace: Trace) -> Check | None:
     sources = ("gpuprof 0.7.1", "nsys-ai")
     if len(trace.steps) < 2:
         return None
-    first_us, others_us = step_us(trace.steps[0]), usual_us(trace.steps)
+    first_us, others_us = long_run_us(trace.steps[0]), usual_us(trace.steps)
     if first_us < WARM_UP_FACTOR * others_us or not others_us:
         return Check("warm-up", "ok", "the first step is like the others", sources=sources)
     first, typical = format_value(first_us, "us"), format_value(others_us, "us")

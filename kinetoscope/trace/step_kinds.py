@@ -122,12 +122,12 @@ def _clusters(works: Sequence[float], steps: Sequence[Step]) -> list[list[int]]:
 
 
 def usual_us(steps: Sequence[Step]) -> float:
-    """The wall time that the first of several steps has if it is like the others of its kind.
+    """The time in the long run that the first of several steps has if it is like the others of its kind.
 
     The median of the later steps with as much work of their own, else of all later steps; the first step's own time,
     if a step is at least half as long again after a shorter one.
     """
-    first, *others = map(step_us, steps)
+    first, *others = map(long_run_us, steps)
     own_work_us, *works = map(work_us, steps)
     alike = [
         us

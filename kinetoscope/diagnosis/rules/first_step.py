@@ -13,8 +13,7 @@ from kinetoscope.diagnosis.start_up import MIN_CALL_US, START_UP_US, runtime_nam
 from kinetoscope.diagnosis.step_facts import MIN_STEPS, MIN_WARM_UP_US, WARM_UP_RATIO, WARM_UP_RATIO_OF_TWO
 from kinetoscope.trace.events import CudaCall, Span, Step
 from kinetoscope.trace.intervals import length_us, union_of
-from kinetoscope.trace.queries import step_us
-from kinetoscope.trace.step_kinds import usual_us
+from kinetoscope.trace.step_kinds import long_run_us, usual_us
 
 OTHER_WORK_RATIO = 2.0
 """So many times the operators of the others are other work: in this book's recordings, warm-up adds at most half."""
@@ -33,7 +32,7 @@ def find(facts: Facts) -> Sequence[Finding] | CannotTell:
         return CannotTell(RULE, f"the trace has fewer than {MIN_STEPS} steps", STEPS)
     if first is None:
         return []
-    first_us, others_us = step_us(first), usual_us(facts.all_steps)
+    first_us, others_us = long_run_us(first), usual_us(facts.all_steps)
     extra_us = round((first_us - others_us) / len(facts.all_steps), 3)
     title = f"The first step takes {duration_text(first_us)}, the others {duration_text(others_us)}"
     more = _operators(first) / max(1, median(map(_operators, facts.steps)))

@@ -183,3 +183,15 @@ def test_a_first_step_with_larger_work_is_no_warm_up(more: dict[str, Any], is_wa
     assert len(facts.steps) == (5 if is_warm_up else 6)
     assert check is not None
     assert (check.status == "warning") == is_warm_up
+
+
+@pytest.mark.parametrize(("first_us", "is_warm_up"), [(2900.0, False), (3100.0, True)])
+def test_a_first_step_is_compared_with_the_time_of_steps_in_the_long_run(first_us: float, is_warm_up: bool) -> None:
+    """The CPU of the later steps runs ahead: it needs 300 us for each, the GPU 1,000 us."""
+    events: list[Event] = []
+    for number in range(5):
+        at = first_us + 300.0 * (number - 1) if number else 0.0
+        events += [step(number, at, 300.0 if number else first_us - 0.1), launch(number + 1, at + 10.0)]
+        events.append(kernel("k", number + 1, at + 20.0 if not number else first_us + 1000.0 * number, 1000.0))
+    facts = Facts(read_trace(trace_bytes(*events)))
+    assert (facts.warm_up is not None) == is_warm_up
