@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from statistics import fmean
 
 from kinetoscope.diagnosis.per_step import disjoint_windows, window, winsorized_mean
@@ -178,6 +179,6 @@ def process_of(step: Step) -> str:
 
     A step may also have operators of a helper process, such as a loader's worker, which launches nothing.
     """
-    launched = next((activity.launch for activity in step.activities if activity.launch is not None), None)
-    first = launched or next(iter((*step.calls[:1], *step.ops[:1])), None)
-    return pid(first.thread) if first else ""
+    launches = (activity.launch for activity in step.activities if activity.launch is not None)
+    calls, ops = (call.thread for call in step.calls[:1]), (op.thread for op in step.ops[:1])
+    return pid(next(chain((launch.thread for launch in launches), calls, ops), ""))
