@@ -10,6 +10,8 @@ from kinetoscope.diagnosis.facts import Facts
 from kinetoscope.diagnosis.sources import STACKS
 from kinetoscope.html import Cell, Html, code, note, table
 from kinetoscope.report.work_tables import per_step, share_cell
+from kinetoscope.trace.intervals import lengths_in
+from kinetoscope.trace.text import slow_steps
 from kinetoscope.trace.units import format_value
 
 MOST_NAMES = 10
@@ -28,7 +30,8 @@ def dominant(facts: Facts) -> str:
     if names:
         name, own = next(iter(names.items()))
         text += f", the longest {name} ({100 * own.us / whole:.0f} %)"
-    return text
+    of_steps = lengths_in(facts.step_windows, facts.cpu_parts[cause])
+    return text + slow_steps([length / 1000 for length in of_steps])
 
 
 def cpu_time_html(facts: Facts) -> Html:

@@ -143,17 +143,24 @@ def has_larger_work(first: Step, others: Sequence[Step]) -> bool:
     """Whether a step is longer than the others because its kernels have more to do, as a prompt before tokens, or a
     longer sequence.
 
-    Most of the additional time is GPU work of its own, in about as many kernels, of which most have other sizes. A
-    step that tunes runs more kernels, and one that compiles or allocates adds time of the CPU.
+    Most of the additional time is GPU work of its own, in about as many kernels, of which most have other sizes.
+    Without GPU work, operators count. A step that tunes runs more kernels. Compiling and allocating add CPU time.
     """
     usual = sorted(others, key=work_us)[(len(others) - 1) // 2]
-    kernels, usual_kernels = (Counter((k.name, k.grid) for k in step.kernels) for step in (first, usual))
-    counts = sorted((kernels.total(), usual_kernels.total()))
+    sizes, usual_sizes = map(_sizes, (first, usual))
+    counts = sorted((sizes.total(), usual_sizes.total()))
     if not counts[0] or counts[1] >= MIN_RATIO * counts[0]:
         return False
     longer_us = step_us(first) - median(map(step_us, others))
     is_work = 2 * (work_us(first) - work_us(usual)) > longer_us > 0
-    return is_work and (kernels & usual_kernels).total() <= counts[1] / 2
+    return is_work and (sizes & usual_sizes).total() <= counts[1] / 2
+
+
+def _sizes(step: Step) -> Counter[object]:
+    """The kernels of a step with their grids; without GPU work, its operators with their shapes."""
+    if step.activities:
+        return Counter((kernel.name, kernel.grid) for kernel in step.kernels)
+    return Counter((op.name, op.input_shapes) for op in step.ops if not op.is_annotation)
 
 
 def work_us(step: Step) -> float:

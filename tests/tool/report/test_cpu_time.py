@@ -18,7 +18,7 @@ from kinetoscope.report.headline import headline
 from kinetoscope.report.trace_report import report_data
 from kinetoscope.trace.events import PythonFunction, Trace
 from kinetoscope.trace.kineto import read_trace
-from tests.tool.events import HOST, annotation, kernel, launch, op, step, trace_bytes
+from tests.tool.events import HOST, Event, annotation, kernel, launch, op, step, trace_bytes
 from tests.tool.report.samples import SHAPES, Page, diagnosed
 
 FETCH = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
@@ -65,6 +65,17 @@ def test_python_functions_by_their_own_time() -> None:
     }
     assert dominant(facts) == (
         "most of a step goes to code outside operators (95 %), the longest <built-in function sleep> (70 %)"
+    )
+
+
+def test_the_headline_says_that_few_steps_have_most_of_it() -> None:
+    """One of four steps sleeps for 9 ms; the others compute for 1 ms."""
+    events: list[Event] = []
+    for number, us in enumerate((1000.0, 1000.0, 10_000.0, 1000.0)):
+        at = 1000.0 * number + 9000.0 * (number > 2)
+        events += [step(number, at, us), op("aten::mm", at, 1000.0)]
+    assert headline(diagnosed(read_trace(trace_bytes(*events)))).endswith(
+        "No rule found a fault: most of a step goes to code outside operators (69 %), most of it in 1 of 4 steps."
     )
 
 

@@ -195,3 +195,14 @@ def test_a_first_step_is_compared_with_the_time_of_steps_in_the_long_run(first_u
         events.append(kernel("k", number + 1, at + 20.0 if not number else first_us + 1000.0 * number, 1000.0))
     facts = Facts(read_trace(trace_bytes(*events)))
     assert (facts.warm_up is not None) == is_warm_up
+
+
+@pytest.mark.parametrize(("rows", "is_warm_up"), [(512, False), (1, True), (None, True)])
+def test_without_a_gpu_shapes_tell_larger_work(rows: int | None, is_warm_up: bool) -> None:
+    """An operator takes 5,000 us in the first of four steps, then 500 us: with other shapes, the same, or none."""
+    events: list[Event] = []
+    for number, us in enumerate((5000.0, 500.0, 500.0, 500.0)):
+        at = 4500.0 + 500.0 * number if number else 0.0
+        shapes = None if rows is None else [[1 if number else rows, 64]]
+        events += [step(number, at, us), op("aten::mm", at, us, dims=shapes)]
+    assert (Facts(read_trace(trace_bytes(*events))).warm_up is not None) == is_warm_up
