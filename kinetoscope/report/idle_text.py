@@ -66,6 +66,8 @@ def idle_in_one_step(diagnosed: DiagnosedTrace) -> str:
     if not is_alone or us < MIN_PAUSES * waits.step_us * steps:
         return ""
     cause, cause_us = idle.main_cause
+    if cause == "launching":  # under the profiler, its time varies from step to step
+        return ""
     why = f"; most of it is {CAUSE_NAMES.get(cause, cause)}" if cause_us > _MOST * idle.total_us else ""
     part = f"{100 * us / idle.total_us:.0f} %"
     return f"Most of the GPU's idle time ({part}) is in one of {steps:,} steps, {shortened(name, 80)}{why}."
