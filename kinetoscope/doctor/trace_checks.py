@@ -178,7 +178,9 @@ def check_unlaunched(trace: Trace) -> Check | None:
         return Check("launches", "ok", "every kernel has its launch")
     share = len(without) / len(kernels)
     seen = f"{len(without):,} of {len(kernels):,} kernels ({share:.1%}) have no launch in the trace"
-    if not trace.calls:
+    if not trace.calls and any(not op.is_annotation for op in trace.cpu_ops):
+        cure = "operators are there, but no CUDA call: profile again, and take the file as torch.profiler writes it"
+    elif not trace.calls:
         cure = "no CUDA call was recorded: have ProfilerActivity.CPU among the activities, too"
     elif all(kernel.launch is None for kernel in kernels[: len(without)]):
         cure = f"they come first, launched before the profile began: {SCHEDULE}"
