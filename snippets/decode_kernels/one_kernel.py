@@ -42,10 +42,8 @@ class OneKernelStep(TokenStep):
     of gate and up. Raises `ValueError` for programs that cannot run at once,
     and for tensors at addresses that 16 does not divide."""
 
-    def __init__(
-        self, model, cache, batch, tiles=None, early=True, programs: int = 0
-    ):
-        super().__init__(model, cache, batch, tiles, early)
+    def __init__(self, model, cache, batch, tiles=None, programs: int = 0):
+        super().__init__(model, cache, batch, tiles)
         if tiles is None:
             self.tiles = tiles_of_step(batch, self.int8)
         rows = [
@@ -80,7 +78,8 @@ class OneKernelStep(TokenStep):
             model.rotary, self.position, self.sums, self.tops, self.arrived,
             model.norm.weight, *stored(model.lm_head),
             model.embed_tokens.weight, self.best, self.best_row, self.token,
-            self.logit, self.batch, config.vocab, config.layers, config.heads, config.kv_heads,
+            self.logit, self.batch, config.vocab, config.layers, config.heads,
+            config.kv_heads,
             self.cache[0].keys.shape[2], model.rotary.shape[1], config.eps,
             self.scale,
         )  # fmt: skip

@@ -142,8 +142,10 @@ class TokenStep:
     def launch_qkv(self, layer, kept) -> None:
         config, rotary = self.model.config, self.model.rotary
         tile, attention = self.tiles.qkv, layer.self_attn
-        # a kernel before the step may still write the weights
-        first = {"launch_pdl": False} if layer is self.model.layers[0] else {}
+        options = self.options(tile)
+        if layer is self.model.layers[0]:
+            # a kernel before the step may still write the weights
+            options["launch_pdl"] = False
         pairs = (config.heads + 2 * config.kv_heads) * config.head_dim // 2
         self.run(
             qkv_kernel, triton.cdiv(pairs, tile.rows), self.x,
@@ -151,15 +153,14 @@ class TokenStep:
             self.position, self.q, kept.keys, kept.values, self.batch,
             config.heads, config.kv_heads, kept.keys.shape[2], rotary.shape[1],
             config.eps, K=config.dim, HEAD_DIM=config.head_dim,
-            **{**self.options(tile), **first},
+            **options,
         )  # fmt: skip
 
     def launch_attend(self, layer, kept) -> None:
         config, tiles = self.model.config, self.tiles
         self.run(
             attend_kernel, self.batch * config.kv_heads * tiles.splits, self.q,
-            kept.keys, kept.values, self.position,
-            self.sums, self.tops,
+            kept.keys, kept.values, self.position, self.sums, self.tops,
             self.arrived[2:], self.attended, config.heads, config.kv_heads,
             kept.keys.shape[2], self.scale, HEAD_DIM=config.head_dim,
             GROUP=self.group, BLOCK_KEYS=tiles.block_keys, SPLITS=tiles.splits,
@@ -200,10 +201,11 @@ class TokenStep:
             triton.cdiv(config.vocab, tile.rows),
         )
         self.run(
-            head_kernel, programs, self.x, model.norm.weight, *stored(model.lm_head), self.best,
-            self.best_row, self.arrived[1:], self.batch, config.vocab,
-            config.eps, self.token, self.logit, self.position,
-            model.embed_tokens.weight, K=config.dim, **self.options(tile),
+            head_kernel, programs, self.x, model.norm.weight,
+            *stored(model.lm_head), self.best, self.best_row,
+            self.arrived[1:], self.batch, config.vocab, config.eps,
+            self.token, self.logit, self.position, model.embed_tokens.weight,
+            K=config.dim, **self.options(tile),
         )  # fmt: skip
 
 

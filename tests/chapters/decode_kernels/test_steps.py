@@ -19,6 +19,7 @@ from snippets.decode_kernels import one_kernel, sizes, steps
 from snippets.decode_kernels.experiments import EXPERIMENTS
 from snippets.decode_kernels.experiments.parts import part_bytes
 from snippets.decode_kernels.experiments.tiles_swept import WRITTEN, tiles_of
+from snippets.decode_kernels.llama_decode import operators
 from snippets.decode_kernels.quantized import Int8Linear, bytes_saved, quantize, quantized
 from snippets.decode_kernels.sizes import Tile, Tiles
 from snippets.decoder import model
@@ -280,6 +281,52 @@ def test_a_step_without_a_gpu_says_so() -> None:
     plain = model.build("tiny", "cpu", torch.float32, 8)
     with pytest.raises(ValueError, match="a loop of the decoder runs here"):
         steps.TokenStep(join_projections(plain), model.static_cache(plain, 1, 8), 1)
+
+
+def test_no_kernel_loads_weights_before_what_ran_before_the_step_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All kernels start early, but for the first one: it may follow a kernel that writes weights."""
+    launched: list[tuple[str, bool]] = []
+    for name, value in (("require_device", lambda *_: None), ("launches_dependents", lambda _: True)):
+        monkeypatch.setattr(steps, name, value)
+    monkeypatch.setattr(
+        steps.TokenStep,
+        "run",
+        lambda _, kernel, programs, *given, **options: launched.append((kernel.__name__, options["launch_pdl"])),
+    )
+    plain = join_projections(model.build("tiny", "cpu", torch.float32, 8))
+    steps.TokenStep(plain, model.static_cache(plain, 1, 8), 1)()
+    assert launched[0] == ("qkv_kernel", False)
+    assert len(launched) == 5 * plain.config.layers + 1
+    assert all(early for _, early in launched[1:])
+
+
+class Launches:
+    """In place of a kernel: how it was launched."""
+
+    def __init__(self) -> None:
+        self.options: dict[str, Any] = {}
+
+    def __getitem__(self, grid: tuple[int, ...]) -> Callable[..., None]:
+        return lambda *given, **options: self.options.update(options)
+
+
+@pytest.mark.parametrize("misplaced", [0, 1])
+def test_attention_waits_for_copies_of_weights(misplaced: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The package copies a weight at an address that 16 does not divide. The kernels behind attention hold weights at
+    once, and start after attention."""
+    monkeypatch.setattr(operators, "launches_dependents", lambda _: True)
+    kernels = {name: Launches() for name in ("attend_kernel", "residual_kernel", "gate_up_kernel")}
+    for name, kernel in kernels.items():
+        monkeypatch.setattr(operators, name, kernel)
+    x, gain, cache = torch.zeros(1, 64), torch.ones(64), torch.zeros(1, 2, 4, 16)
+    weight = torch.zeros(128, 64)
+    gate = torch.zeros(128 * 64 + 4)[misplaced : misplaced + 128 * 64].view(128, 64)
+    arrived = torch.zeros(2, dtype=torch.int32)
+    others = (weight[:64], gain, gate, weight, torch.zeros(64, 128))
+    operators.complete(x, x, cache, cache, None, None, arrived, *others, 0.25, 1e-5)
+    assert kernels["attend_kernel"].options["launch_pdl"] is not bool(misplaced)
+    assert kernels["residual_kernel"].options["launch_pdl"]
+    assert kernels["gate_up_kernel"].options["launch_pdl"]
 
 
 def test_a_step_has_room_for_all_tiles_of_the_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
