@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,8 +11,7 @@ from kinetoscope.diagnosis.facts import Facts
 from kinetoscope.diagnosis.per_step import window
 from kinetoscope.trace.events import last_end_us
 from kinetoscope.trace.intervals import Interval, intersect, length_us, lengths_in, ns, subtract, union_of
-
-_NUMBERS = re.compile(r"[0-9]+")
+from kinetoscope.trace.text import without_numbers
 
 
 @dataclass(frozen=True)
@@ -81,7 +79,7 @@ class Idle:
         """
         groups: dict[str, list[CpuSpan]] = defaultdict(list)
         for span in self.facts.cpu.between_steps:
-            groups[_NUMBERS.sub("#", span.name)].append(span)
+            groups[without_numbers(span.name)].append(span)
         sums = {name: length_us(intersect(self._pauses, union_of(spans))) for name, spans in groups.items()}
         name, us = max(sums.items(), key=lambda item: item[1], default=("", 0.0))
         names = {span.name for span in groups[name]}

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from kinetoscope.trace.events import CpuOp, by_start
 from kinetoscope.trace.process_events import CLOCK_NOISE_US, Mark, Part, Work, own_end_us
+from kinetoscope.trace.text import without_numbers
 
 FETCH = "enumerate(DataLoader)#"
 OPTIMIZER = "Optimizer.step#"
@@ -25,7 +26,6 @@ MIN_PARTS = 1 / 3
 """Parts with more of the GPU time make iterations, or those from whose first to whose last nearly all is launched."""
 MIN_SHARE = 0.1
 """Least part of the GPU time that steps with a second name have."""
-_NUMBERS = re.compile(r"[0-9]+")
 _LAYER = re.compile("layer|block|stage|expert|micro", re.IGNORECASE)
 _MAX_LAYERS = 200
 _MAX_NAME = 200
@@ -45,7 +45,7 @@ def annotation_groups(part: Part) -> list[Group]:
     groups: dict[tuple[str, str], Group] = defaultdict(list)
     for op in part.ops:
         if op.is_annotation:
-            key = keys.get(op.name) or keys.setdefault(op.name, _NUMBERS.sub("#", op.name[:_MAX_NAME]))
+            key = keys.get(op.name) or keys.setdefault(op.name, without_numbers(op.name[:_MAX_NAME]))
             groups[op.thread, key].append(op)
     repeating = (group for group in groups.values() if len(group) > 1 and not overlaps_itself(group))
     return [each for group in repeating for each in _by_layer(group)]
@@ -68,7 +68,7 @@ def overlaps_itself(group: Sequence[CpuOp]) -> bool:
 def pattern(group: Sequence[CpuOp]) -> str:
     """The common name, with `#` for numbers that differ."""
     name = group[0].name
-    return name if all(op.name == name for op in group) else _NUMBERS.sub("#", name[:_MAX_NAME])
+    return name if all(op.name == name for op in group) else without_numbers(name[:_MAX_NAME])
 
 
 def is_optimizer(group: Sequence[CpuOp]) -> bool:

@@ -11,7 +11,6 @@ kind of its own.
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from itertools import pairwise
@@ -24,12 +23,12 @@ from kinetoscope.trace.events import Step, Trace
 from kinetoscope.trace.intervals import length_us, union_of
 from kinetoscope.trace.missing_gpu import is_launch
 from kinetoscope.trace.queries import busy_us, step_us
+from kinetoscope.trace.text import without_numbers
 
 MIN_RATIO, MIN_RATIO_OF_EQUAL = 1.5, 3.0
 MIN_STEPS, MAX_KINDS = 2, 3
 MIN_SHARE = 0.8
 """Least share of the steps that are of a kind with others: where more are single, the work varies, without kinds."""
-_NUMBERS = re.compile(r"[0-9]+")
 
 
 class KindOfStep(Struct, frozen=True):
@@ -81,7 +80,7 @@ def _by_name(steps: Sequence[Step]) -> list[list[int]]:
     """The indices of steps whose marks have one name, apart from numbers; empty without several such names."""
     clusters: dict[str, list[int]] = defaultdict(list)
     for index, step in enumerate(steps):
-        clusters[_NUMBERS.sub("#", step.name)].append(index)
+        clusters[without_numbers(step.name)].append(index)
     return _enough(list(clusters.values()), len(steps))
 
 

@@ -16,11 +16,17 @@ around it."""
 
 _COMMAND = re.compile(r"^(\s*)::")
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+_NUMBERS = re.compile(r"[0-9]+")
 
 
 def without_address(name: str) -> str:
     """A function's name without its object's memory address, which differs between runs."""
     return _ADDRESS.sub("", name)
+
+
+def without_numbers(name: str) -> str:
+    """A name with `#` for each number: `iteration 7` -> `iteration #`."""
+    return _NUMBERS.sub("#", name)
 
 
 def shortened(text: str, width: int = 60) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Sequence
@@ -17,12 +16,12 @@ from kinetoscope.diagnosis.sites import Site
 from kinetoscope.diagnosis.sources import NSIGHT, STEPS
 from kinetoscope.trace.events import CudaCall, GpuActivity, Span
 from kinetoscope.trace.intervals import Interval, intersect, interval, length_us, ns, union, union_of
+from kinetoscope.trace.text import without_numbers
 
 MAX_PLACES = 5
 MIN_UNSEEN = 0.05
 MAX_COPY_US = 100.0
 """A longer download costs more than the wait for it: the rule `exposed-copies` counts it."""
-_NUMBERS = re.compile(r"[0-9]+")
 
 
 def find(facts: Facts) -> Sequence[Finding] | CannotTell:
@@ -33,7 +32,7 @@ def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     for call, site in waits(facts):
         if facts.is_token_loop and id(site.op) in copies:
             continue  # the rule host-reads
-        place = site._replace(annotation=_NUMBERS.sub("#", site.annotation))  # `iteration 7` is where `iteration 8` is
+        place = site._replace(annotation=without_numbers(site.annotation))  # `iteration 7` is where `iteration 8` is
         places[_text(call, place)].append((call, site))
     found = [
         finding for place, members in places.items() for finding in _findings(facts, place, members, copies, unclaimed)
