@@ -138,6 +138,7 @@ def times_of(
         step()
         step.position.sub_(1)  # each replay is at the same position
 
+    step.restart(*start)
     base, expected = step.tiles, result_of(step, part)
     step.restart(*start)
     graphs = {CHOSEN: recorded(again, device)}

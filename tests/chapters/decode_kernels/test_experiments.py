@@ -140,7 +140,7 @@ class FakeStep:
         self.calls.append((layer, kept.number))
         if self.tiles.qkv.rows == 64:
             raise RuntimeError("out of resource: shared memory")
-        self.q.copy_(self.x * (2.0 if self.tiles.qkv.rows == 2 else 1.0))
+        self.q.copy_(self.x * (2.0 if self.tiles.qkv.rows == 2 else 1.0) * self.position)
 
     def launch_head(self) -> None:
         self.logit.copy_(self.x[:, :1])
@@ -182,12 +182,21 @@ def test_each_step_has_one_other_tile_and_starts_at_the_same_token(timed: list[s
     assert step.position.item() == 7, "the next replay is at the same position"
 
 
+def test_all_tiles_compute_at_the_position_of_the_start(timed: list[str]) -> None:
+    """Compiling the candidates of the head counts the position down."""
+    step = FakeStep()
+    start = step.token.clone(), step.position.clone()
+    step.position.sub_(3)
+    tiles_swept.times_of(step, start, "qkv", [Tile(8, 512)], "cpu")
+    assert timed == ["chosen", "8 x 512, 4 warps, 8 held"]
+
+
 def test_tiles_that_do_not_fit_are_left_out(timed: list[str]) -> None:
     step = FakeStep()
     times_of_qkv(step, Tile(4, 512, held=1), Tile(64, 512), Tile(8, 256, warps=8, held=0))
     assert timed == ["chosen", "4 x 512, 4 warps, 1 held", "8 x 256, 8 warps, 0 held"]
     assert step.tiles == ONE_TOKEN
-    assert step.q.equal(step.x)
+    assert step.q.equal(step.x * 7)
 
 
 def test_a_tile_that_computes_something_else_is_not_timed(timed: list[str]) -> None:
