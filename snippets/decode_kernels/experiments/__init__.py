@@ -2,14 +2,14 @@
 beside a token by compiled layers, the parts of a step alone, steps with other
 tiles, and weights in int8.
 
-Groups of loops, `tokens` and `tokens_batch_8`, timed interleaved:
+A group of loops, `tokens`, timed interleaved:
     reduce_overhead, gpt_fast, max_autotune      peers
     plain_kernels, kernels, one_kernel           rungs
 
 Probes: `steady_<size>` of the same variants, `generate_static_<size>` of the
 package transformers, `in_transformers` and `in_transformers_compiled` of its
 `generate` with these kernels and without, `int8_<size>` of weights in int8
-beside bf16, `errors_<size>`, `parts_<size>`, `parts_int8_<size>`, and `tiles`.
+beside bf16, `errors_<size>`, `parts_<size>`, and `tiles`.
 A suffix `_batch_8` follows where a probe has two batches.
 """
 

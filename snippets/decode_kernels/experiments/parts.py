@@ -27,16 +27,15 @@ def parts(
     batch: int,
     prompt: int,
     answer: int,
-    weights: str,
 ) -> dict[str, Any]:
     """Each part of a step alone: a CUDA graph of this part of every layer, so
-    that its weights, in bf16 or int8, come from memory.
+    that its weights come from memory.
 
     Returns {part: {"us": samples for all layers, "bytes": that they read,
     "launches"}}.
     """
     require_gpu(device)
-    step, config = step_of(size, device, batch, prompt, answer, weights)
+    step, config = step_of(size, device, batch, prompt, answer)
     context = prompt + answer // 2
     step.position.fill_(context)
     graphs = {
@@ -44,7 +43,7 @@ def parts(
         for part in PARTS
     }
     samples = times_us(graphs, device)
-    reading = part_bytes(config, batch, context, weights)
+    reading = part_bytes(config, batch, context)
     return {
         part: {
             "us": us,
@@ -68,26 +67,19 @@ def run_part(step: Any, part: str, layers: int | None = None) -> None:
         launch(layer, kept)
 
 
-def part_bytes(
-    config: Any, batch: int, context: int, weights: str = "bf16"
-) -> dict[str, int]:
-    """What each part of a step reads in all layers: weights in bf16, or in
-    int8 with a float32 scale for each row, and keys and values in bf16."""
+def part_bytes(config: Any, batch: int, context: int) -> dict[str, int]:
+    """What each part of a step reads in all layers: weights, keys and values,
+    in bf16."""
     kv = config.kv_heads * config.head_dim
-    each, of_row = (1, 4) if weights == "int8" else (2, 0)
-
-    def read(rows: int, columns: int) -> int:
-        return rows * (each * columns + of_row)
-
     layer = {
-        "qkv": read(config.dim + 2 * kv, config.dim),
+        "qkv": 2 * (config.dim + 2 * kv) * config.dim,
         "attend": 4 * batch * context * kv,
-        "out": read(config.dim, config.dim),
-        "gate_up": read(2 * config.hidden, config.dim),
-        "down": read(config.dim, config.hidden),
+        "out": 2 * config.dim * config.dim,
+        "gate_up": 4 * config.hidden * config.dim,
+        "down": 2 * config.dim * config.hidden,
     }
     in_layers = {part: config.layers * size for part, size in layer.items()}
-    return {**in_layers, "head": read(config.vocab, config.dim)}
+    return {**in_layers, "head": 2 * config.vocab * config.dim}
 
 
 def step_of(
@@ -119,19 +111,11 @@ def step_of(
 
 
 def part_probes() -> Iterator[Experiment]:
-    """The parts of both sizes and batches, in bf16 and in int8."""
-    for batch, size, weights in itertools.product(
-        BATCHES, SIZES, ("bf16", "int8")
-    ):
-        prefix = "parts" if weights == "bf16" else f"parts_{weights}"
+    """The parts of both sizes and batches."""
+    for batch, size in itertools.product(BATCHES, SIZES):
         yield Experiment(
             chapter="decode_kernels",
-            name=named(prefix, size, batch),
+            name=named("parts", size, batch),
             probe=parts,
-            parameters={
-                **TEXT,
-                "size": size,
-                "batch": batch,
-                "weights": weights,
-            },
+            parameters={**TEXT, "size": size, "batch": batch},
         )

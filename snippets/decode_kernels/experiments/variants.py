@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import itertools
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import Any
@@ -166,42 +167,41 @@ def forget() -> None:
     torch.cuda.empty_cache()
 
 
+def steady_variants(batch: int) -> tuple[str, ...]:
+    """gpt-fast decodes one text at a time."""
+    peers = [each for each in PEERS if batch == 1 or each != "gpt_fast"]
+    return (*peers, *RUNGS)
+
+
 def token_experiments() -> Iterator[Experiment]:
-    """The rungs and their peers, interleaved and steady; weights in int8."""
-    for batch, suffix in BATCHES.items():
-        text = {**TEXT, "batch": batch}
-        for name in (*PEERS, *RUNGS):
+    """The rungs and their peers, interleaved for one text, and steady; for one
+    text, weights in int8 too."""
+    for name in (*PEERS, *RUNGS):
+        yield Experiment(
+            chapter="decode_kernels",
+            name=name,
+            label="token",
+            group="tokens",
+            parameters={**TEXT, "batch": 1},
+            loop=functools.partial(token_loop, variant=name),
+            work=token_work,
+            time_limit_s=180,
+        )
+    for batch, size in itertools.product(BATCHES, SIZES):
+        given = {**TEXT, "batch": batch, "size": size}
+        yield Experiment(
+            chapter="decode_kernels",
+            name=named("steady", size, batch),
+            probe=whole_steps,
+            parameters={**given, "variants": ",".join(steady_variants(batch))},
+            time_limit_s=300,
+        )
+        if batch == 1:
             yield Experiment(
                 chapter="decode_kernels",
-                name=f"{name}{suffix}",
-                label="token",
-                group=f"tokens{suffix}",
-                parameters=text,
-                loop=functools.partial(token_loop, variant=name),
-                work=token_work,
-                time_limit_s=180,
-            )
-        for size in SIZES:
-            yield Experiment(
-                chapter="decode_kernels",
-                name=named("steady", size, batch),
+                name=named("int8", size),
                 probe=whole_steps,
-                parameters={
-                    **text,
-                    "size": size,
-                    "variants": ",".join((*PEERS, *RUNGS)),
-                },
-                time_limit_s=300,
-            )
-            yield Experiment(
-                chapter="decode_kernels",
-                name=named("int8", size, batch),
-                probe=whole_steps,
-                parameters={
-                    **text,
-                    "size": size,
-                    "variants": ",".join(INT8_VARIANTS),
-                },
+                parameters={**given, "variants": ",".join(INT8_VARIANTS)},
                 time_limit_s=180,
             )
     for size in SIZES:
