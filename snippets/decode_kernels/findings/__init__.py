@@ -3,6 +3,7 @@
 names.py      variants, sizes and experiments
 waits.py      reading, boundaries and tails: what a step waits for, and what they predict
 rungs.py      the steps one after the other: times, rates, energy; rung_pieces.py draws them
+several_texts.py     steps for eight texts
 parts.py      each part of a step alone, and the roofline
 integers.py   int8 weights
 answers.py    long answers against float32
@@ -20,8 +21,9 @@ from snippets.decode_kernels.findings import (
     missing,
     parts,
     rungs,
+    several_texts,
     tiles,
     waits,
 )
 
-PARTS = (waits, rungs, parts, answers, integers, tiles, missing, in_transformers, choosing)
+PARTS = (waits, rungs, several_texts, parts, answers, integers, tiles, missing, in_transformers, choosing)

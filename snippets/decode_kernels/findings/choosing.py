@@ -36,9 +36,11 @@ from snippets.lab.page import show as show
 GENERATE = "generate with a static cache"
 """The library transformers compiles the model by itself."""
 GENERATE_OURS = "generate with a static cache and our layers"
-WORK = {
+GENERATING = {
     GENERATE: ('cache_implementation="static"', "any model of transformers, any GPU of torch.compile"),
     GENERATE_OURS: ("the same, and one function call", "a Llama in 16 bits, up to 16 texts, Ampere or later"),
+}
+WORK = {
     REDUCE_OVERHEAD: ("a static cache, and an argument of torch.compile", "any model, any GPU of torch.compile"),
     GPT_FAST: (
         "the same, with joined queries, keys and values, and tuning",
@@ -49,7 +51,7 @@ WORK = {
     EARLY: ("use this chapter's kernels", "the same, Hopper or later"),
     ONE: ("use this chapter's single kernel", "the same; all programs must run at the same time"),
 }
-"""Variant -> what its user does, and where it runs."""
+"""Variant -> what its user does, and where it runs. `GENERATING` is of the library transformers."""
 
 
 @claim("DK29", at_most(0.85), scope="timing", is_advice=True)
@@ -71,8 +73,17 @@ def generate_us(device: Device, model: str) -> Figure:
 
 def choices(device: Device) -> Html:
     """Every step: what its user does, where it runs, and its time over the reduce-overhead step's."""
+    return _choices(device, WORK)
+
+
+def generate_choices(device: Device) -> Html:
+    """The same for `generate`, beside the steps that it compares with."""
+    return _choices(device, GENERATING | {each: WORK[each] for each in (REDUCE_OVERHEAD, EARLY)})
+
+
+def _choices(device: Device, work_of: Mapping[str, tuple[str, str]]) -> Html:
     rows: list[list[Cell]] = []
-    for variant, work in WORK.items():
+    for variant, work in work_of.items():
         heading = HEADINGS.get(variant, variant)
         rows.append([heading, *work, *(_over(device, model, variant) for model in MODELS)])
     head = ["step", "what you do", "where it runs", *(f"time, {model} weights" for model in MODELS)]

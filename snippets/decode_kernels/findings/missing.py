@@ -11,7 +11,7 @@ from snippets.decode_kernels.findings.rungs import SMALL_MODEL, best, model_floo
 from snippets.decode_kernels.findings.waits import added, tails, tails_us
 from snippets.decoder.findings.limits import boundary_us
 from snippets.decoder.findings.probed import entry
-from snippets.decoder.findings.reading import Shape, floor_of
+from snippets.decoder.findings.reading import Shape, floor_of, read_rate
 from snippets.lab.charts.bar_charts import stacked_bars
 from snippets.lab.charts.numbers import figure_cell
 from snippets.lab.finding import (
@@ -49,12 +49,24 @@ def boundaries_of(device: Device, model: str, part: str) -> Figure:
     return Figure(kernels * each.number, "us", (low, high), each.origin)
 
 
-def barrier_us(device: Device) -> Figure:
-    """What a barrier of the smaller model's one-kernel step takes, with all else beyond reading and tails."""
+def barriers_us(device: Device) -> Figure:
+    """What all barriers of the smaller model's one-kernel step take, with all else beyond reading and tails."""
     us, ideal = steady_us(device, SMALL_MODEL, ONE), added(model_floor(device, SMALL_MODEL), tails_us(device))
     low, high = us.bounds[0] - ideal.bounds[1], us.bounds[1] - ideal.bounds[0]
-    barriers = barriers_of(MODELS[SMALL_MODEL][1])
-    return Figure((us.number - ideal.number) / barriers, "us", (low / barriers, high / barriers), us.origin)
+    return Figure(us.number - ideal.number, "us", (low, high), us.origin)
+
+
+def barrier_us(device: Device) -> Figure:
+    """What a barrier takes, with its share of all else beyond reading and tails."""
+    us, barriers = barriers_us(device), barriers_of(MODELS[SMALL_MODEL][1])
+    low, high = (bound / barriers for bound in us.bounds)
+    return Figure(us.number / barriers, "us", (low, high), us.origin)
+
+
+def barrier_bytes(device: Device) -> Figure:
+    """The bytes that the GPU could read during all barriers."""
+    us, rate = barriers_us(device), read_rate(device)
+    return Figure(round(rate.number * us.number / 1e6), "bytes", origin=f"{rate.origin}; {us.origin}")
 
 
 def barriers_of(shape: Shape) -> int:
@@ -114,5 +126,7 @@ def missing_table(device: Device, model: str) -> Html:
 
 
 FIGURES: Mapping[str, Measure] = {
+    "barrier_bytes": barrier_bytes,
+    "barriers_us": barriers_us,
     "barriers": lambda device: Figure(barriers_of(MODELS[SMALL_MODEL][1]), origin="the sizes of the model"),
 }

@@ -36,9 +36,9 @@ PART_NAMES = {
 }
 
 
-def tokens_of(variant: str, batch: int = 1) -> str:
-    """The experiment of a loop of tokens of the smaller model."""
-    return f"{CHAPTER}/{variant}{BATCHES[batch]}"
+def tokens_of(variant: str) -> str:
+    """The experiment of a loop of tokens of the smaller model, for one text."""
+    return f"{CHAPTER}/{variant}"
 
 
 def steady_of(model: str, batch: int = 1) -> str:

@@ -112,16 +112,14 @@ def part_table(device: Device, model: str, batch: int = 1) -> Html:
 
 
 def part_roofline(device: Device) -> Html:
-    """The parts of the smaller model's step alone, and the step for one and for eight texts."""
+    """The parts of the smaller model's step alone, and the step."""
     flops = part_flops(SMALL, 1, CONTEXT)
     points = {
         name: RooflinePoint(flops[part], bytes_of(device, SMALL_MODEL, part), _samples(device, part))
         for part, name in PART_NAMES.items()
     }
-    for batch, texts in ((1, "the step, one text"), (8, "the step, eight texts")):
-        work = sum(part_flops(SMALL, batch, CONTEXT).values())
-        timing = device[tokens_of(EARLY, batch)].timing("iteration")
-        points[texts] = RooflinePoint(work, SMALL.read_bytes(batch, CONTEXT), timing)
+    timing = device[tokens_of(EARLY)].timing("iteration")
+    points["the step"] = RooflinePoint(sum(flops.values()), SMALL.read_bytes(1, CONTEXT), timing)
     return roofline_of(
         device,
         points,

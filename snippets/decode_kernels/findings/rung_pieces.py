@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from kinetoscope.html import Cell, Html, table
-from snippets.decode_kernels.findings.names import BATCHES, EARLY, HEADINGS, MODELS, ONE, PLAIN, steady_of, tokens_of
+from snippets.decode_kernels.findings.names import EARLY, HEADINGS, MODELS, ONE, PLAIN, steady_of, tokens_of
 from snippets.decode_kernels.findings.rungs import LARGE_MODEL, SMALL_MODEL, joules, model_floor, read_share, steady_us
 from snippets.decode_kernels.findings.waits import (
     CONDITIONS,
@@ -55,17 +57,22 @@ def rung_table(device: Device, model: str, batch: int = 1) -> Html:
     data = device[steady_of(model, batch)].data
     if "left_out" in data:
         return table(caption, ["step", "reason"], [["all steps", str(data["left_out"])]], text_columns=2)
-    traced = ["kernels", "launches", "interleaved"] if model == SMALL_MODEL else []
+    traced = ["kernels", "launches", "interleaved"] if _is_traced(model, batch) else []
     head = ["step", *traced, "steady", "share of the highest rate", "energy per token"]
     return table(caption, head, [_row(device, model, each, batch) for each in HEADINGS])
 
 
+def _is_traced(model: str, batch: int) -> bool:
+    """Whether loops of these steps were traced, and timed in turns."""
+    return model == SMALL_MODEL and batch == 1
+
+
 def _row(device: Device, model: str, variant: str, batch: int) -> list[Cell]:
     traced: list[Cell] = []
-    if model == SMALL_MODEL:
-        run = device[tokens_of(variant, batch)]
+    if _is_traced(model, batch):
+        run = device[tokens_of(variant)]
         calls = run.per_step(lambda step: sum("Launch" in call.name for call in step.calls))
-        traced = [figure_cell(each) for each in (kernel_count(device, variant, batch), calls, run.time("iteration"))]
+        traced = [figure_cell(each) for each in (kernel_count(device, variant), calls, run.time("iteration"))]
     found = device[steady_of(model, batch)].data["variants"].get(variant, {})
     if "us" not in found:
         return [HEADINGS[variant], *traced, found.get("stopped", "not in this recording"), None, None]
@@ -75,8 +82,13 @@ def _row(device: Device, model: str, variant: str, batch: int) -> list[Cell]:
 
 
 def share_table(device: Device) -> Html:
+    """The share of the highest rate of every step for one text, by model."""
+    return shares(device, (1,))
+
+
+def shares(device: Device, batches: Sequence[int]) -> Html:
     """The share of the highest rate of every step, by model and number of texts."""
-    points = [(model, batch) for model in MODELS for batch in BATCHES]
+    points = [(model, batch) for model in MODELS for batch in batches]
     rows: list[list[Cell]] = []
     for variant, heading in HEADINGS.items():
         rows.append([heading, *(_share(device, model, variant, batch) for model, batch in points)])

@@ -24,6 +24,7 @@ from snippets.lab.finding import (
     Device,
     Figure,
     Measure,
+    NotTimed,
     Source,
     at_least,
     at_most,
@@ -61,9 +62,18 @@ def joules(device: Device, model: str, variant: str, batch: int = 1) -> Figure:
     return Figure(step.number / batch, "J", (low, high), step.origin)
 
 
-def over(device: Device, upper: str, lower: str, batch: int = 1) -> Figure:
+def watts(device: Device, model: str, variant: str) -> Figure:
+    """The power of the GPU during a step alone for seconds. Raises `NotTimed` without power readings."""
+    experiment = steady_of(model)
+    power = entry(device, experiment, "variants", variant, "watts")
+    if not power:
+        raise NotTimed(f"{experiment} on {device.name} has no power: it was not read")
+    return Figure(power, "W", origin=f"{device[experiment].origin}, {variant}")
+
+
+def over(device: Device, upper: str, lower: str) -> Figure:
     """The ratio of two steps' times for the smaller model, in pairs: they took turns."""
-    return paired_ratio(device[tokens_of(upper, batch)], device[tokens_of(lower, batch)], "iteration")
+    return paired_ratio(device[tokens_of(upper)], device[tokens_of(lower)], "iteration")
 
 
 def steady_over(device: Device, model: str, upper: str, lower: str, batch: int = 1) -> Figure:
@@ -78,7 +88,7 @@ def best(device: Device, model: str, batch: int = 1) -> str:
     return min(ran or [EARLY], key=lambda variant: steady_us(device, model, variant, batch).number)
 
 
-def best_over_compiled(device: Device, model: str, batch: int) -> Figure:
+def best_over_compiled(device: Device, model: str, batch: int = 1) -> Figure:
     """The time of the faster step of this page over the time of the reduce-overhead step."""
     return steady_over(device, model, best(device, model, batch), REDUCE_OVERHEAD, batch)
 
@@ -111,14 +121,14 @@ def plain_over_autotuned(device: Device) -> Figure:
 def small_over_compiled(device: Device) -> Figure:
     """For the smaller model, the faster of the early-launch step and the one-kernel step takes at most six tenths of
     the time of the reduce-overhead step."""
-    return best_over_compiled(device, SMALL_MODEL, 1)
+    return best_over_compiled(device, SMALL_MODEL)
 
 
 @claim("DK11", at_most(0.9), scope="timing")
 def large_over_compiled(device: Device) -> Figure:
     """For the larger model, the faster of the early-launch step and the one-kernel step takes at most nine tenths of
     the time of the reduce-overhead step."""
-    return best_over_compiled(device, LARGE_MODEL, 1)
+    return best_over_compiled(device, LARGE_MODEL)
 
 
 @claim("DK12", at_least(75), scope="timing")
@@ -140,27 +150,6 @@ def larger_reads_faster(device: Device) -> Figure:
     """In the five-kernel step, the GPU reads the larger model's weights at least 1.1 times as fast as the smaller
     model's weights."""
     return unpaired_ratio(*(read_share(device, model, PLAIN) for model in (LARGE_MODEL, SMALL_MODEL)))
-
-
-@claim("DK15", at_most(1), scope="timing")
-def small_batch(device: Device) -> Figure:
-    """With eight texts and 1.1 billion weights, the faster of the early-launch step and the one-kernel step takes no
-    longer than the reduce-overhead step."""
-    return best_over_compiled(device, SMALL_MODEL, 8)
-
-
-@claim("DK16", at_most(1), scope="timing")
-def large_batch(device: Device) -> Figure:
-    """With eight texts and 8 billion weights, the faster of the early-launch step and the one-kernel step takes no
-    longer than the reduce-overhead step."""
-    return best_over_compiled(device, LARGE_MODEL, 8)
-
-
-@claim("DK17", at_most(1.25), scope="timing")
-def eight_texts(device: Device) -> Figure:
-    """For the larger model, an early-launch step for eight texts takes at most a quarter longer than a step for one
-    text."""
-    return unpaired_ratio(*(steady_us(device, LARGE_MODEL, EARLY, batch) for batch in (8, 1)))
 
 
 @claim("DK18", at_most(1), scope="timing")
@@ -210,9 +199,10 @@ FIGURES: Mapping[str, Measure] = {
     "small_early_share": lambda device: read_share(device, SMALL_MODEL, EARLY),
     "small_compiled_joules": lambda device: joules(device, SMALL_MODEL, REDUCE_OVERHEAD),
     "small_early_joules": lambda device: joules(device, SMALL_MODEL, EARLY),
-    "eight_tokens_per_s": lambda device: tokens_per_s(steady_us(device, LARGE_MODEL, EARLY, 8), 8),
+    "large_compiled_joules": lambda device: joules(device, LARGE_MODEL, REDUCE_OVERHEAD),
+    "large_early_joules": lambda device: joules(device, LARGE_MODEL, EARLY),
+    "large_early_watts": lambda device: watts(device, LARGE_MODEL, EARLY),
+    "power_limit": lambda device: Figure(device[tokens_of(EARLY)].environment.power_limit_w, "W", origin="the driver"),
     "one_token_per_s": lambda device: tokens_per_s(steady_us(device, LARGE_MODEL, EARLY)),
     "floor_tokens_per_s": lambda device: tokens_per_s(model_floor(device, LARGE_MODEL)),
-    "eight_floor_us": lambda device: model_floor(device, LARGE_MODEL, 8),
-    "eight_us": lambda device: steady_us(device, LARGE_MODEL, EARLY, 8),
 }

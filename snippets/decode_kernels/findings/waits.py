@@ -44,19 +44,19 @@ FLOOR = "the floor: bytes / rate of reading"
 CONDITIONS = "One text, 1.1 billion weights, without the profiler. The scale is linear."
 
 
-def token_us(device: Device, variant: str, batch: int = 1) -> Figure:
+def token_us(device: Device, variant: str) -> Figure:
     """The time of a step of the smaller model."""
-    return device[tokens_of(variant, batch)].time("iteration")
+    return device[tokens_of(variant)].time("iteration")
 
 
-def kernel_count(device: Device, variant: str, batch: int = 1) -> Figure:
+def kernel_count(device: Device, variant: str) -> Figure:
     """Kernels of a step, in its trace."""
-    return device[tokens_of(variant, batch)].per_step(lambda step: len(step.kernels))
+    return device[tokens_of(variant)].per_step(lambda step: len(step.kernels))
 
 
-def floor_us(device: Device, shape: Shape = SMALL, batch: int = 1) -> Figure:
-    """The time of reading the bytes of a step."""
-    return floor_of(device, shape.read_bytes(batch, CONTEXT))
+def floor_us(device: Device) -> Figure:
+    """The time of reading the bytes of a step of the smaller model."""
+    return floor_of(device, SMALL.read_bytes(1, CONTEXT))
 
 
 def boundaries_us(device: Device, variant: str) -> Figure:
@@ -131,6 +131,13 @@ def plain_predicted(device: Device) -> Figure:
 def early_predicted(device: Device) -> Figure:
     """Reading and the tails: no boundary is waited for."""
     return added(floor_us(device), tails_us(device))
+
+
+def rest_us(device: Device, variant: str, predicted: Figure) -> Figure:
+    """The time of a step beyond a prediction, for each of its kernels."""
+    us, kernels = token_us(device, variant), kernel_count(device, PLAIN).number
+    low, high = us.bounds[0] - predicted.bounds[1], us.bounds[1] - predicted.bounds[0]
+    return Figure((us.number - predicted.number) / kernels, "us", (low / kernels, high / kernels), us.origin)
 
 
 @claim("DK1", equals(kernels_of(SMALL)))
@@ -252,7 +259,7 @@ def plain_bars(device: Device) -> Html:
 
 
 FIGURES: Mapping[str, Measure] = {
-    "floor_us": lambda device: floor_us(device),
+    "floor_us": floor_us,
     "read_rate": read_rate,
     "boundary_us": boundary_us,
     "own_kernels": lambda device: kernel_count(device, PLAIN),
@@ -264,5 +271,7 @@ FIGURES: Mapping[str, Measure] = {
         programs_of(device[tokens_of(PLAIN)].whole.step)["attend"], origin=device[tokens_of(PLAIN)].origin
     ),
     "plain_us": lambda device: token_us(device, PLAIN),
+    "plain_rest_us": lambda device: rest_us(device, PLAIN, plain_predicted(device)),
+    "early_rest_us": lambda device: rest_us(device, EARLY, early_predicted(device)),
     "one_us": lambda device: token_us(device, ONE),
 }

@@ -46,12 +46,6 @@ def held_pages(config: str) -> list[str]:
 
 
 @once
-def is_held(chapter: str, project: Path = PROJECT) -> bool:
-    """Whether the site leaves out a chapter's pages and claims."""
-    return chapter in held_pages((project / "mkdocs.yml").read_text(encoding="utf-8"))
-
-
-@once
 def chapter_pages(chapter: str, project: Path = PROJECT) -> tuple[str, ...]:
     """The pages that may show a chapter's claims: the page of its findings, then pages in nav, or held, named after the
     chapter."""
@@ -65,6 +59,13 @@ def claim_page(chapter: str, claim_id: str, project: Path = PROJECT) -> str:
     """The page of a chapter that shows a claim's verdict; the page of its findings without such a page."""
     first, *others = chapter_pages(chapter, project)
     return next((page for page in others if f'"{claim_id}"' in _text(project, page)), first)
+
+
+@once
+def is_held(chapter: str, claim_id: str, project: Path = PROJECT) -> bool:
+    """Whether the site leaves out a claim, with the page that shows its verdict."""
+    config = (project / "mkdocs.yml").read_text(encoding="utf-8")
+    return claim_page(chapter, claim_id, project) in held_pages(config)
 
 
 def _text(project: Path, page: str) -> str:

@@ -79,7 +79,8 @@ def claims_json(root: Path, devices: Sequence[Device], chapter: str = "") -> str
 
     def judged() -> str:
         verdicts = (verdict for device in devices for verdict in _judged(device, chapter))
-        return json_text([verdict_data(verdict) for verdict in verdicts if not is_held(verdict.chapter)], indent=1)
+        shown = (verdict for verdict in verdicts if not is_held(verdict.chapter, verdict.claim.id))
+        return json_text([verdict_data(verdict) for verdict in shown], indent=1)
 
     look(root)
     text = kept(("claims", chapter, *(device.name for device in devices)), judged)

@@ -1,0 +1,85 @@
+"""Steps for eight texts: the weights are read once for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kinetoscope.html import Html
+from snippets.decode_kernels.findings.names import EARLY, HEADINGS, steady_of
+from snippets.decode_kernels.findings.rung_pieces import shares
+from snippets.decode_kernels.findings.rungs import (
+    LARGE_MODEL,
+    SMALL_MODEL,
+    best_over_compiled,
+    model_floor,
+    steady_us,
+    tokens_per_s,
+)
+from snippets.decode_kernels.findings.waits import FLOOR
+from snippets.decoder.findings.probed import entry
+from snippets.lab.finding import Device, Figure, Measure, at_most, claim, unpaired_ratio
+from snippets.lab.page import Computation, floor_bars, prediction as prediction, show as show
+
+TEXTS = 8
+
+
+@claim("DK15", at_most(1), scope="timing")
+def small_batch(device: Device) -> Figure:
+    """With eight texts and 1.1 billion weights, the faster of the early-launch step and the one-kernel step takes no
+    longer than the reduce-overhead step."""
+    return best_over_compiled(device, SMALL_MODEL, TEXTS)
+
+
+@claim("DK16", at_most(1), scope="timing")
+def large_batch(device: Device) -> Figure:
+    """With eight texts and 8 billion weights, the faster of the early-launch step and the one-kernel step takes no
+    longer than the reduce-overhead step."""
+    return best_over_compiled(device, LARGE_MODEL, TEXTS)
+
+
+@claim("DK17", at_most(1.25), scope="timing")
+def eight_texts(device: Device) -> Figure:
+    """For the larger model, an early-launch step for eight texts takes at most a quarter longer than a step for one
+    text."""
+    return unpaired_ratio(*(steady_us(device, LARGE_MODEL, EARLY, batch) for batch in (TEXTS, 1)))
+
+
+EIGHT = Computation(
+    "How long does reading take for eight texts?",
+    "decode_kernels.eight_floor_us",
+    "the weights once, and eight caches, at {decode_kernels.read_rate}.",
+    "Add the bytes of seven more caches to the bytes of a step for one text, and divide by the rate of reading.",
+    {"decode_kernels.large_floor_us": "your result has the cache of one text."},
+)
+
+
+def opening(device: Device) -> Html:
+    """The larger model's steps for eight texts above their floor."""
+    data = entry(device, steady_of(LARGE_MODEL, TEXTS), "variants")
+    ran = {each: heading for each, heading in HEADINGS.items() if "us" in data.get(each, {})}
+    rungs = {heading: steady_us(device, LARGE_MODEL, each, TEXTS) for each, heading in ran.items()}
+    floor = (FLOOR, model_floor(device, LARGE_MODEL, TEXTS))
+    conditions = "Each step ran alone for seconds, without the profiler."
+    caption = "Time of a step for eight texts with 8 billion weights"
+    return floor_bars(device, floor, rungs, caption, conditions=conditions)
+
+
+def share_table(device: Device) -> Html:
+    """The share of the highest rate of every step, by model and number of texts."""
+    return shares(device, (1, TEXTS))
+
+
+def of_a_token(step: Figure) -> Figure:
+    """The time of a step for all texts, divided by their number."""
+    low, high = (bound / TEXTS for bound in step.bounds)
+    return Figure(step.number / TEXTS, "us", (low, high), step.origin)
+
+
+FIGURES: Mapping[str, Measure] = {
+    "eight_tokens_per_s": lambda device: tokens_per_s(steady_us(device, LARGE_MODEL, EARLY, TEXTS), TEXTS),
+    "eight_floor_us": lambda device: model_floor(device, LARGE_MODEL, TEXTS),
+    "eight_us": lambda device: steady_us(device, LARGE_MODEL, EARLY, TEXTS),
+    "eight_token_us": lambda device: of_a_token(steady_us(device, LARGE_MODEL, EARLY, TEXTS)),
+    "early_large_us": lambda device: steady_us(device, LARGE_MODEL, EARLY),
+    "large_floor_us": lambda device: model_floor(device, LARGE_MODEL),
+}
