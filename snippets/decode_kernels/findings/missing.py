@@ -91,7 +91,11 @@ def small_kernels_miss_most(device: Device) -> Figure:
 @claim("DK28", at_most(2), scope="timing")
 def barrier_over_boundary(device: Device) -> Figure:
     """A barrier of the one-kernel step, with all other time beyond reading and tails, takes at most twice as long as a
-    boundary between two kernels."""
+    boundary between two kernels.
+
+    After a barrier, all programs load their inputs at the same time, and only then multiply the weights that they hold.
+    No other program reads memory in this time.
+    """
     return unpaired_ratio(barrier_us(device), boundary_us(device))
 
 

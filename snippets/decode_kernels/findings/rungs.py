@@ -107,7 +107,11 @@ def early_launches_save(device: Device) -> Figure:
 
 @claim("DK8", between(0.9, 1.1), scope="timing")
 def one_over_early(device: Device) -> Figure:
-    """For the smaller model, the one-kernel step takes between 0.9 and 1.1 times as long as the early-launch step."""
+    """For the smaller model, the one-kernel step takes between 0.9 and 1.1 times as long as the early-launch step.
+
+    At a barrier, a multiprocessor has only the loads that its own programs started before. In the early-launch step,
+    programs of the next kernel load their weights while the last programs of the previous kernel run.
+    """
     return over(device, ONE, EARLY)
 
 
@@ -134,7 +138,11 @@ def large_over_compiled(device: Device) -> Figure:
 @claim("DK12", at_least(75), scope="timing")
 def small_share(device: Device) -> Figure:
     """The faster of the early-launch step and the one-kernel step reads 1.1 billion weights at 75 % or more of the
-    highest rate of reading."""
+    highest rate of reading.
+
+    A kernel of the smaller model reads for a few microseconds, so its start and its end take a large part of its time,
+    and attention waits for three results in turn: queries, scores, and the other programs.
+    """
     return read_share(device, SMALL_MODEL, best(device, SMALL_MODEL))
 
 
@@ -162,7 +170,11 @@ def small_energy(device: Device) -> Figure:
 @claim("DK19", at_most(1), scope="timing")
 def large_energy(device: Device) -> Figure:
     """For the larger model, a token of the early-launch step takes no more energy than a token of the reduce-overhead
-    step."""
+    step.
+
+    The early-launch step draws all the power that the GPU may draw, so a shorter step doesn't need less energy. Our
+    guess, not measured: our kernels use more energy for arithmetic, because they multiply in float32.
+    """
     return unpaired_ratio(*(joules(device, LARGE_MODEL, each) for each in (EARLY, REDUCE_OVERHEAD)))
 
 

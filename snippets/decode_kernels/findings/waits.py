@@ -167,7 +167,11 @@ def one_launch(device: Device) -> Figure:
 
 @claim("DK5", between(0.8, 1.25), scope="timing")
 def plain_as_predicted(device: Device) -> Figure:
-    """Reading, boundaries and tails together predict the time of the five-kernel step within a quarter."""
+    """Reading, boundaries and tails together predict the time of the five-kernel step within a quarter.
+
+    The prediction assumes that a kernel reads at the highest rate from its start to its end. But at its start a kernel
+    waits for its first bytes, and at its end it adds up its sums.
+    """
     return unpaired_ratio(token_us(device, PLAIN), plain_predicted(device))
 
 

@@ -56,7 +56,7 @@ def ledger_list(device: Device) -> Html:
     devices = all_devices(device.root)
     chapters: dict[str, list[list[Verdict]]] = {}
     for of, claim in all_claims().values():
-        if not is_held(of, claim.id):
+        if not is_held(claim.id):
             chapters.setdefault(of, []).append([judge(claim, of, each) for each in devices])
     folds = "".join(_chapter(chapter, judged, several=len(devices) > 1) for chapter, judged in chapters.items())
     return Html(f'<div class="ledger" data-search-exclude>{folds}</div>')
@@ -127,7 +127,7 @@ def status_counts(device: Device) -> Html:
     """One line for each recorded device: how many claims hold, differ, are inconclusive or are not measured."""
     lines = []
     for each in all_devices(device.root):
-        counts = Counter(verdict.status for verdict in judge_all(each) if not is_held(verdict.chapter, verdict.claim.id))
+        counts = Counter(verdict.status for verdict in judge_all(each) if not is_held(verdict.claim.id))
         shown = [status for status in STATUSES if counts[status] or status != "cannot be tested"]
         parts = [f"<strong>{counts[status]}</strong> {COUNTED[status][counts[status] != 1]}" for status in shown]
         lines.append(f"<p>On the {escape(each.short_name)}, of {counts.total()} claims {_listed(parts)}.</p>")

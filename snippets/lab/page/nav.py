@@ -12,7 +12,7 @@ from pathlib import Path
 
 from kinetoscope.html import Cell, Html, table
 from snippets.lab.cache import once
-from snippets.lab.finding.book import findings
+from snippets.lab.finding.book import find_claim, findings
 from snippets.lab.finding.device import Device
 from snippets.lab.page.kept import outline
 from snippets.lab.page.sample import chapter_of
@@ -62,8 +62,9 @@ def claim_page(chapter: str, claim_id: str, project: Path = PROJECT) -> str:
 
 
 @once
-def is_held(chapter: str, claim_id: str, project: Path = PROJECT) -> bool:
-    """Whether the site leaves out a claim, with the page that shows its verdict."""
+def is_held(claim_id: str, project: Path = PROJECT) -> bool:
+    """Whether the site leaves out a claim, with the page that shows its verdict. Raises `UnknownName`."""
+    chapter, _ = find_claim(claim_id)
     config = (project / "mkdocs.yml").read_text(encoding="utf-8")
     return claim_page(chapter, claim_id, project) in held_pages(config)
 

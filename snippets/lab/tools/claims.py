@@ -79,7 +79,7 @@ def claims_json(root: Path, devices: Sequence[Device], chapter: str = "") -> str
 
     def judged() -> str:
         verdicts = (verdict for device in devices for verdict in _judged(device, chapter))
-        shown = (verdict for verdict in verdicts if not is_held(verdict.chapter, verdict.claim.id))
+        shown = (verdict for verdict in verdicts if not is_held(verdict.claim.id))
         return json_text([verdict_data(verdict) for verdict in shown], indent=1)
 
     look(root)

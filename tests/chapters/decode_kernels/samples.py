@@ -209,10 +209,6 @@ def probes() -> dict[str, dict[str, Any]]:
         found[f"steady_{size}_batch_8"] = steady({name: EIGHT * us for name, us in times.items()})
         found[f"parts_{size}"] = parts(shape, start_us=1.0 if shape is SMALL else 0.5)
         found[f"parts_{size}_batch_8"] = parts(shape, 8)
-        eight = LARGE_INT8_US if shape is LARGE else INT8_US
-        found[f"int8_{size}_batch_8"] = int8(shape, {name: EIGHT * us for name, us in eight.items()})
-        for batch, suffix in ((1, ""), (8, "_batch_8")):
-            found[f"parts_int8_{size}{suffix}"] = parts(shape, batch)
     return found
 
 
@@ -231,13 +227,9 @@ def recordings(
     """One for each experiment, and the rates of the chapter decoder; with arguments only those that they change: times
     of loops, their traces, data of probes, and the rates."""
     whole = not (tokens or traces or data or ceilings)
-    batches = {name + suffix: factor * us for name, us in TOKEN_US.items() for suffix, factor in BATCHES.items()}
-    names = list(batches) if whole else [*(tokens or {}), *(traces or {})]
-    times = batches | dict(tokens or {})
-    loops = [
-        loop(name, times[name], (traces or {}).get(name) or trace(kernels_of_step(name.removesuffix("_batch_8"))))
-        for name in names
-    ]
+    names = list(TOKEN_US) if whole else [*(tokens or {}), *(traces or {})]
+    times = TOKEN_US | dict(tokens or {})
+    loops = [loop(name, times[name], (traces or {}).get(name) or trace(kernels_of_step(name))) for name in names]
     probed_data = probes() if whole else data or {}
     shared = rates(**ceilings) if ceilings else rates() if whole else []
     return [
@@ -247,6 +239,4 @@ def recordings(
     ]
 
 
-BATCHES = {"": 1.0, "_batch_8": EIGHT}
-"""Suffix of a loop's name -> its time over the time for one text."""
 assert kernels_of(SMALL) == len(kernels_of_step("kernels"))
