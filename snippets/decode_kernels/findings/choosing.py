@@ -49,7 +49,10 @@ WORK = {
     MAX_AUTOTUNE: ("joined projections and a CUDA graph, and minutes of tuning", "any model, any GPU of torch.compile"),
     PLAIN: ("use this chapter's kernels", "a Llama in bf16, up to 16 texts, Ampere or later"),
     EARLY: ("use this chapter's kernels", "the same, Hopper or later"),
-    ONE: ("use this chapter's single kernel", "the same; all programs must run at the same time"),
+    ONE: (
+        "use this chapter's single kernel",
+        "the same as the five-kernel step; all programs must run at the same time",
+    ),
 }
 """Variant -> what its user does, and where it runs. `GENERATING` is of the library transformers."""
 

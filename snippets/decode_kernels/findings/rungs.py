@@ -14,9 +14,7 @@ from snippets.decode_kernels.findings.names import (
     steady_of,
     tokens_of,
 )
-from snippets.decode_kernels.findings.waits import (
-    boundaries_us,
-)
+from snippets.decode_kernels.findings.waits import boundaries_us, token_us
 from snippets.decoder.findings.limits import joules as joules_of, steady_us as steady_time
 from snippets.decoder.findings.probed import entry
 from snippets.decoder.findings.reading import CONTEXT, floor_of
@@ -99,6 +97,13 @@ def saved_boundaries(device: Device) -> Figure:
     return percent(unpaired_ratio(saved, boundaries_us(device, PLAIN)))
 
 
+def plain_less_boundaries(device: Device) -> Figure:
+    """The time of the five-kernel step without its boundaries."""
+    us, boundaries = token_us(device, PLAIN), boundaries_us(device, PLAIN)
+    low, high = us.bounds[0] - boundaries.bounds[1], us.bounds[1] - boundaries.bounds[0]
+    return Figure(us.number - boundaries.number, "us", (low, high), us.origin)
+
+
 @claim("DK7", at_least(25), scope="timing")
 def early_launches_save(device: Device) -> Figure:
     """Early launches save at least a quarter of the time of all boundaries."""
@@ -109,8 +114,8 @@ def early_launches_save(device: Device) -> Figure:
 def one_over_early(device: Device) -> Figure:
     """For the smaller model, the one-kernel step takes between 0.9 and 1.1 times as long as the early-launch step.
 
-    At a barrier, a multiprocessor has only the loads that its own programs started before. In the early-launch step,
-    programs of the next kernel load their weights while the last programs of the previous kernel run.
+    All parts of the one-kernel step share one number of warps, registers and columns. So the one-kernel step is also
+    slower than the five-kernel step, which loads nothing at a boundary.
     """
     return over(device, ONE, EARLY)
 
@@ -141,7 +146,7 @@ def small_share(device: Device) -> Figure:
     highest rate of reading.
 
     A kernel of the smaller model reads for a few microseconds, so its start and its end take a large part of its time,
-    and attention waits for three results in turn: queries, scores, and the other programs.
+    and attention waits several times: for the query, for the scores, and for the other programs.
     """
     return read_share(device, SMALL_MODEL, best(device, SMALL_MODEL))
 
@@ -172,8 +177,8 @@ def large_energy(device: Device) -> Figure:
     """For the larger model, a token of the early-launch step takes no more energy than a token of the reduce-overhead
     step.
 
-    The early-launch step draws all the power that the GPU may draw, so a shorter step doesn't need less energy. Our
-    guess, not measured: our kernels use more energy for arithmetic, because they multiply in float32.
+    The early-launch step takes less time, but draws more power, up to the power limit. Our guess, not measured: our
+    kernels need more energy for arithmetic, because they multiply in float32.
     """
     return unpaired_ratio(*(joules(device, LARGE_MODEL, each) for each in (EARLY, REDUCE_OVERHEAD)))
 
@@ -182,20 +187,20 @@ def large_energy(device: Device) -> Figure:
 def as_others_report(device: Device) -> Figure:
     """A decode step of about a billion weights as one kernel reads at 78 % or more of the memory bandwidth.
 
-    The source measured another model of 1.2 billion weights, and doesn't say by which bandwidth it divides. We divide
-    by the highest rate of reading that we measured.
+    The source measured another model of 1.2 billion weights with a kernel in CUDA, and doesn't say by which bandwidth
+    it divides. We divide by the highest rate of reading that we measured, and didn't run the source's kernel.
     """
     return read_share(device, SMALL_MODEL, ONE)
 
 
 BARRIERS = Computation(
-    "How long does a step take that waits for no boundary, but has the tails?",
-    "decode_kernels.early_predicted",
-    "{decode_kernels.floor_us} of reading, and {decode_kernels.tails_us} of tails.",
-    "Add the tails of all parts to the floor.",
+    "How long would the five-kernel step take without its boundaries?",
+    "decode_kernels.plain_less_boundaries",
+    "{decode_kernels.plain_us}, less {decode_kernels.own_kernels} boundaries of {decode_kernels.boundary_us}.",
+    "Subtract one boundary for each kernel from the time of the five-kernel step.",
     {
-        "decode_kernels.floor_us": "your result leaves out the tails.",
-        "decode_kernels.plain_predicted": "your result still has the boundaries.",
+        "decode_kernels.floor_us": "your result is the time of reading alone.",
+        "decode_kernels.plain_without_boundaries": "your result is a prediction; start from the measured time.",
     },
 )
 
@@ -214,6 +219,10 @@ FIGURES: Mapping[str, Measure] = {
     "large_compiled_joules": lambda device: joules(device, LARGE_MODEL, REDUCE_OVERHEAD),
     "large_early_joules": lambda device: joules(device, LARGE_MODEL, EARLY),
     "large_early_watts": lambda device: watts(device, LARGE_MODEL, EARLY),
+    "large_compiled_watts": lambda device: watts(device, LARGE_MODEL, REDUCE_OVERHEAD),
+    "large_early_time": lambda device: steady_over(device, LARGE_MODEL, EARLY, REDUCE_OVERHEAD),
+    "one_over_plain": lambda device: over(device, ONE, PLAIN),
+    "plain_less_boundaries": plain_less_boundaries,
     "power_limit": lambda device: Figure(device[tokens_of(EARLY)].environment.power_limit_w, "W", origin="the driver"),
     "one_token_per_s": lambda device: tokens_per_s(steady_us(device, LARGE_MODEL, EARLY)),
     "floor_tokens_per_s": lambda device: tokens_per_s(model_floor(device, LARGE_MODEL)),

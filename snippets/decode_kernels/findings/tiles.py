@@ -42,7 +42,8 @@ def tiles_are_chosen_well(device: Device) -> Figure:
     """For the smaller model and one text, no tile that we tried for one part saves more than 3 % of the early-launch
     step's time.
 
-    A tile of `qkv` with fewer rows saves more. We chose this book's tiles before this measurement, from fewer tiles.
+    One tile of `qkv`, with one pair of rows and one held read, saves more. We chose this book's tiles before this
+    measurement, from fewer tiles.
     """
     ratios = (fastest_over_chosen(device, SMALL_MODEL, part) for part in CUT)
     return min(ratios, key=lambda each: each.bounds[0])

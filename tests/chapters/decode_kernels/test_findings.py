@@ -95,13 +95,13 @@ def test_figures_of_the_prediction(device: Device) -> None:
         "plain_boundaries": "144 µs",
         "tails_us": "28.1 µs",
         "plain_predicted": "645 µs",
-        "early_predicted": "501 µs",
+        "plain_without_boundaries": "501 µs",
         "plain_without_tails": "617 µs",
         "autotuned_boundaries": "355 µs",
         "boundary_bytes": "5.72 MB",
         "saved_us": "90.0 µs",
         "saved_boundaries": "62.4 %",
-        "barrier_us": "718 ns",
+        "barrier_us": "974 ns",
         "attention_programs": "64",
     }
     assert {name: figure(f"decode_kernels.{name}", device).text for name in expected} == expected
@@ -118,6 +118,13 @@ def test_tails_of_each_part(device: Device) -> None:
         "down": "3.60 µs",
         "head": "685 ns",
     }
+
+
+def test_tails_of_a_step_with_other_programs(device: Device, tmp_path: Path) -> None:
+    """132 programs of attention fill 132 multiprocessors."""
+    early = samples.trace(samples.kernels_of_step("kernels", samples.PROGRAMS | {"attend": 132}))
+    altered = changed(device, tmp_path, traces={"kernels": early})
+    assert [waits.tails(altered, each)["attend"].text for each in ("plain_kernels", "kernels")] == ["2.87 µs", "0 µs"]
 
 
 @pytest.mark.parametrize(("programs", "factor"), [(132, 1.0), (66, 2.0), (133, 264 / 133), (1320, 1.0)])
@@ -191,7 +198,7 @@ FLIPS: list[tuple[str, Changes]] = [
     ("DK25", {"data": {"parts_1_1b": samples.parts(SMALL, start_us=0.0)}}),
     ("DK26", {"data": {"parts_1_1b": samples.parts(SMALL, 8)}}),
     ("DK27", {"data": {"parts_1_1b": samples.parts(SMALL, gate_up=1.5)}}),
-    ("DK28", {"data": {"steady_1_1b": steady(one_kernel=850.0)}}),
+    ("DK28", {"tokens": {"one_kernel": 850.0}}),
     ("DK29", {"data": {"steady_1_1b": steady(max_autotune=1_300.0)}}),
     ("DK30", {"data": {"steady_8b": steady_large(kernels=3_000.0)}}),
     ("DK31", {"data": {"int8_8b": int8_large(int8_kernels=2_300.0)}}),
