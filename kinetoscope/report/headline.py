@@ -96,7 +96,7 @@ def _cost(diagnosed: DiagnosedTrace) -> str:
     found = diagnosed.diagnosis.findings
     if found:
         unit = "token" if diagnosed.facts.is_token_loop else "step"
-        largest = _largest(found[0], diagnosed.mean_step_us, unit)
+        largest = _largest(found[0], diagnosed.mean_step_us, diagnosed.step_us, unit)
         return " ".join(filter(None, (_pauses(diagnosed, found[0]), largest)))
     if unexplained := unexplained_idle(diagnosed) or cpu_alone(diagnosed):
         return unexplained
@@ -126,17 +126,20 @@ def cpu_alone(diagnosed: DiagnosedTrace) -> str:
     return f"No rule found a fault: {most}." if most else ""
 
 
-def _largest(finding: Finding, step_us: float, unit: str) -> str:
+def _largest(finding: Finding, step_us: float, usual_us: float, unit: str) -> str:
     if finding.rule.is_once:
         return f"{finding.title}."
     if finding.saving_us_per_step <= 0:
         return f"{finding.rule.title}."
     saves = format_value(finding.saving_us_per_step, "us")
     doubt = f" {finding.doubt}" if finding.doubt else ""
-    title, part = finding.rule.title, finding.saving_us_per_step / step_us if step_us else 0.0
-    if part > 1:
-        return f"{title}: a fix saves at most {saves} per {unit}, more than the {unit} itself takes.{doubt}"
-    return f"{title}: a fix saves at most {saves} per {unit} ({percent(part)}).{doubt}"
+    whole_us = finding.whole_us(step_us)
+    of = percent(finding.saving_us_per_step / whole_us if whole_us else 0.0)
+    if finding.beside_us:
+        of += f" of a {unit} and the pause after it"
+    elif finding.saving_us_per_step > usual_us:
+        of += f" of the {format_value(step_us, 'us')} that a {unit} takes in the mean"
+    return f"{finding.rule.title}: a fix saves at most {saves} per {unit} ({of}).{doubt}"
 
 
 def tiles_html(diagnosed: DiagnosedTrace) -> Html:
