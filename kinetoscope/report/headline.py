@@ -13,7 +13,7 @@ from kinetoscope.report.idle_text import idle_between_steps, idle_in_one_step, u
 from kinetoscope.report.memory import nearly_full
 from kinetoscope.trace.kernel_names import decode_kernel_name
 from kinetoscope.trace.marks import ITERATIONS
-from kinetoscope.trace.missing_gpu import Dropped
+from kinetoscope.trace.missing_gpu import Dropped, unread_work
 from kinetoscope.trace.queries import durations_sum_us
 from kinetoscope.trace.text import shortened
 from kinetoscope.trace.tokens import sequences
@@ -50,6 +50,8 @@ def _step(diagnosed: DiagnosedTrace) -> str:
     name = "The whole trace" if is_whole else _name(diagnosed)
     kinds = _kinds(diagnosed)
     takes = kinds or f"{name} takes {format_value(diagnosed.step_us, 'us')}"
+    if unread := unread_work(diagnosed.trace):
+        return f"{takes}; {unread}."
     if not diagnosed.has_gpu:
         return f"{takes}; it shows no work on a GPU." if is_whole else f"{takes}; the trace shows no work on a GPU."
     outside = _outside(diagnosed)
@@ -123,7 +125,8 @@ def _pauses(diagnosed: DiagnosedTrace, largest: Finding) -> str:
 def cpu_alone(diagnosed: DiagnosedTrace) -> str:
     """The largest part of a step if no rule fired and there is no GPU work; else empty."""
     most = "" if diagnosed.has_gpu else dominant(diagnosed.facts)
-    return f"No rule found a fault: {most}." if most else ""
+    on_cpu = " on the CPU" if most and unread_work(diagnosed.trace) else ""
+    return f"No rule found a fault{on_cpu}: {most}." if most else ""
 
 
 def _largest(finding: Finding, step_us: float, usual_us: float, unit: str) -> str:
