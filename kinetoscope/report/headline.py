@@ -8,6 +8,7 @@ from kinetoscope.diagnosis.rule import Finding
 from kinetoscope.html import Html
 from kinetoscope.report.cpu_time import dominant
 from kinetoscope.report.diagnosed import DiagnosedTrace
+from kinetoscope.report.drift import drift_text
 from kinetoscope.report.gpus import busy_tile, percent, work_clause
 from kinetoscope.report.idle_text import idle_between_steps, idle_in_one_step, unexplained_idle
 from kinetoscope.report.memory import nearly_full
@@ -28,12 +29,14 @@ WHOLE = "the whole trace"
 
 
 def headline(diagnosed: DiagnosedTrace) -> str:
-    """The time of a step, whether kernels are missing, and the largest cost, in plain text; and whether a GPU's
-    memory is nearly full."""
+    """The time of a step, whether it grows, whether kernels are missing, and the largest cost, in plain text; and
+    whether a GPU's memory is nearly full."""
     lost = _lost(diagnosed)
     if lost and not diagnosed.diagnosis.findings:
         return f"{_step(diagnosed)} {lost} Record the trace again."
-    return " ".join(filter(None, (_step(diagnosed), lost, _cost(diagnosed), nearly_full(diagnosed.memory))))
+    drift = "" if lost else drift_text(diagnosed.facts)
+    parts = _step(diagnosed), drift, lost, _cost(diagnosed), nearly_full(diagnosed.memory)
+    return " ".join(filter(None, parts))
 
 
 def _lost(diagnosed: DiagnosedTrace) -> str:
