@@ -52,7 +52,9 @@ def _cause(facts: Facts, growth_us: float) -> str:
     if not has_gpu:
         return "The operators take longer."
     if _sizes(steps[0]) == _sizes(steps[-1]):
-        return "The same kernels take longer: lower clocks, or another program on the GPU."
+        return (
+            "The same kernels take longer: lower clocks, another program on the GPU, or other data in the same grids."
+        )
     return "The kernels have more to do: as many run, with other sizes."
 
 

@@ -13,9 +13,10 @@ from kinetoscope.report.gpus import busy_tile, percent, work_clause
 from kinetoscope.report.idle_text import idle_between_steps, idle_in_one_step, unexplained_idle
 from kinetoscope.report.memory import nearly_full
 from kinetoscope.trace.kernel_names import decode_kernel_name
-from kinetoscope.trace.marks import ITERATIONS
+from kinetoscope.trace.marks import ITERATIONS, TOKENS
 from kinetoscope.trace.missing_gpu import Dropped, unread_work
 from kinetoscope.trace.queries import durations_sum_us
+from kinetoscope.trace.steps import BETWEEN
 from kinetoscope.trace.text import shortened
 from kinetoscope.trace.tokens import sequences
 from kinetoscope.trace.units import format_value
@@ -83,9 +84,15 @@ def _name(diagnosed: DiagnosedTrace) -> str:
 
 
 def _outside(diagnosed: DiagnosedTrace) -> str:
-    """The share of the GPU's time in no step, if annotations mark steps: they may be a part of a step."""
+    """The share of the GPU's time in no step, if annotations mark steps: they may be a part of a step. Of a token loop,
+    the share between tokens, where the prompts of further requests are."""
     trace = diagnosed.trace
     us, total_us = durations_sum_us(trace.unattributed), durations_sum_us(trace.activities)
+    if trace.steps_from == TOKENS:
+        between = (group.activities for group in trace.uncounted if group.reason == BETWEEN)
+        us = sum(map(durations_sum_us, between))
+        has_prompts = us > MIN_OUTSIDE * total_us
+        return f"; {percent(us / total_us)} of the GPU's time is between tokens, as in prompts" if has_prompts else ""
     if not trace.steps_from.startswith(("annotation", "iterations of")) or us <= MIN_OUTSIDE * total_us:
         return ""
     return f"; {percent(us / total_us)} of the GPU's time is in no step"

@@ -63,7 +63,7 @@ def test_kernels_that_have_more_and_more_to_do() -> None:
 
 
 def test_the_same_kernels_take_longer() -> None:
-    cause = "The same kernels take longer: lower clocks, or another program on the GPU."
+    cause = "The same kernels take longer: lower clocks, another program on the GPU, or other data in the same grids."
     assert text(steps(100, gpu_us=ramp(100))).endswith(cause)
 
 

@@ -161,6 +161,49 @@ def test_prompts_of_many_answers_are_between_the_tokens() -> None:
     }
 
 
+def requests(tokens: Sequence[int], prompts: Sequence[int] = (64,), *, with_ops: bool = True) -> list[Launch]:
+    """One request after the other, of so many tokens each, after prompts of these lengths in turn."""
+    made: list[Launch] = []
+    for index, count in enumerate(tokens):
+        made += answer(prompts[index % len(prompts)], count)
+    return made if with_ops else [Launch(None, each.kernel, each.us, each.grid) for each in made]
+
+
+@pytest.mark.parametrize("tokens", [[6] * 2, [6] * 10, [2] * 4, [4, 5, 6, 7] * 3, [1, 3, 12, 2]], ids=str)
+@pytest.mark.parametrize("prompts", [(64,), (64, 96, 32)], ids=str)
+@pytest.mark.parametrize("with_ops", [True, False])
+def test_the_step_of_a_server_is_the_token(tokens: list[int], prompts: tuple[int, ...], with_ops: bool) -> None:
+    """Also if more than a tenth of the passes are prompts, whose kernels are others."""
+    length = len(forward(1, 1))
+    trace = read(requests(tokens, prompts, with_ops=with_ops))
+    assert (trace.steps_from, len(trace.steps)) == (TOKENS, sum(tokens))
+    assert {len(step.kernels) for step in trace.steps} == {length}
+    between = length * (len(tokens) - 1)
+    assert uncounted(trace) == {"launched before the first step": length, "launched between steps": between}
+
+
+def deeper(launches: Sequence[Launch], times: int) -> list[Launch]:
+    """The same pass through so many times the layers, with twice the work."""
+    layers = launches[1:-2] * times
+    return [
+        Launch(each.op, each.kernel, 2 * each.us, each.grid, each.dims)
+        for each in (launches[0], *layers, *launches[-2:])
+    ]
+
+
+@pytest.mark.parametrize(
+    "launches",
+    [
+        requests([1] * 12),
+        [each for _ in range(8) for each in (*forward(1, 9) * 4, *deeper(forward(5, 13), 2))],
+        [each for _ in range(8) for each in (*forward(1, 9) * 4, *forward(5, 13, us=3.5))],
+    ],
+    ids=["a token each", "a larger model checks four tokens", "the same model checks four tokens"],
+)
+def test_passes_that_are_no_prompts_between_tokens(launches: list[Launch]) -> None:
+    assert read(launches).steps_from != TOKENS
+
+
 def replays(count: int, pieces: int) -> list[Event]:
     """Tokens of so many graphs each, between an eager embedding and a pick."""
     made: list[Any] = []
