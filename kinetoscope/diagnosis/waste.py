@@ -6,13 +6,14 @@ A rule looks at each step separately; times are means over the steps, and events
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby, pairwise
+from itertools import chain, groupby, pairwise
 
 from kinetoscope.diagnosis.facts import MAX_EVIDENCE, MIN_SHARE, Facts
 from kinetoscope.diagnosis.rule import Finding, Measured, Rule
 from kinetoscope.trace.events import GpuActivity, Span, Step
+from kinetoscope.trace.intervals import covered_us
 from kinetoscope.trace.queries import busy_us
 
 MAX_LAUNCH_GAP_US = 100.0
@@ -72,7 +73,8 @@ def _spent_us(waste: Iterable[Waste]) -> float:
     """The time of the activities, and of the gaps that a `Launched` adds, each once: streams run side by side."""
     groups = tuple(waste)
     gaps = (gap for found in groups if isinstance(found, Launched) for gap in found.gaps)
-    return busy_us({id(span): span for span in (*(a for found in groups for a in found.activities), *gaps)}.values())
+    activities: Iterator[Span] = (a for found in groups for a in found.activities)
+    return covered_us(list({id(span): span for span in chain(activities, gaps)}.values()))
 
 
 @dataclass(frozen=True)

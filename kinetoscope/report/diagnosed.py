@@ -80,7 +80,8 @@ class DiagnosedTrace:
         facts = self.facts
         if facts.kinds:
             return facts.long_run_us
-        busy = fmean(map(facts.busy_us, facts.steps)) if facts.prompt else self.summary.gpu_busy_us_per_step
+        is_first_left_out = facts.prompt or facts.warm_up
+        busy = fmean(map(facts.busy_us, facts.steps)) if is_first_left_out else self.summary.gpu_busy_us_per_step
         mean_us = max(facts.step_us, round(busy, 3))
         if any(abs(max(step_us(step), facts.busy_us(step)) - mean_us) <= NEAR * mean_us for step in self.trace.steps):
             return mean_us

@@ -184,11 +184,8 @@ def test_the_step_of_a_server_is_the_token(tokens: list[int], prompts: tuple[int
 
 def deeper(launches: Sequence[Launch], times: int) -> list[Launch]:
     """The same pass through so many times the layers, with twice the work."""
-    layers = launches[1:-2] * times
-    return [
-        Launch(each.op, each.kernel, 2 * each.us, each.grid, each.dims)
-        for each in (launches[0], *layers, *launches[-2:])
-    ]
+    passed = [launches[0], *[*launches[1:-2]] * times, *launches[-2:]]
+    return [Launch(each.op, each.kernel, 2 * each.us, each.grid, each.dims) for each in passed]
 
 
 @pytest.mark.parametrize(
