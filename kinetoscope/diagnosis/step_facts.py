@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
-from statistics import fmean
+from statistics import fmean, median
 
 from kinetoscope.diagnosis.per_step import disjoint_windows, usual, window, winsorized_mean
 from kinetoscope.trace.events import Step, Trace
@@ -144,6 +144,11 @@ class StepFacts:
         """
         longer_us = math.fsum(step.end_us - step.start_us - self.busy_us(step) for step in self.steps)
         return round(min(winsorized_mean(savings_us), max(0.0, longer_us) / len(self.steps)), 3)
+
+    def mean_us(self, times_us: Sequence[float]) -> float:
+        """The mean of the steps' times; without the excess of one slow step if it is longer than the mean step."""
+        mean_us = fmean(times_us)
+        return round(mean_us if mean_us <= self.mean_step_us or not median(times_us) else usual(times_us), 3)
 
     @cached_property
     def long_run_us(self) -> float:

@@ -1,6 +1,7 @@
 """Avoidable GPU work that a rule finds in a step, and the finding that sums it up.
 
-A rule looks at each step separately; times are means over the steps, and events are those of one step.
+A rule looks at each step separately; times are means over the steps, and events are those of one step. If a mean is
+longer than the mean step, one slow step does not count.
 """
 
 from __future__ import annotations
@@ -45,8 +46,8 @@ def findings(rule: Rule, facts: Facts, look: Look, describe: Describe) -> list[F
         return []
     spent = [_spent_us(each) for each in waste]
     avoidable = [math.fsum(found.avoidable_us for found in each) for each in waste]
-    evidence_us = round(math.fsum(spent) / len(steps), 3)
-    saving_us = round(math.fsum(map(min, avoidable, spent, map(facts.long_run_of, steps))) / len(steps), 3)
+    evidence_us = facts.mean_us(spent)
+    saving_us = facts.mean_us(list(map(min, avoidable, spent, map(facts.long_run_of, steps))))
     if saving_us <= 0 or saving_us < MIN_SHARE * facts.long_run_us:
         return []
     median = next((index for index, step in enumerate(steps) if step is facts.step), 0)

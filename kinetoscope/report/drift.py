@@ -9,6 +9,7 @@ from statistics import correlation, median
 
 from kinetoscope.diagnosis.facts import Facts
 from kinetoscope.trace.events import Step
+from kinetoscope.trace.marks import ITERATIONS
 from kinetoscope.trace.step_kinds import work_us
 from kinetoscope.trace.units import format_value
 
@@ -32,9 +33,9 @@ def drift_text(facts: Facts) -> str:
     first, last = _thirds(times)
     if last < MIN_GROWTH * first or _rank_correlation(times) < least:
         return ""
-    unit = "token" if facts.is_token_loop else "step"
+    unit = "token" if facts.is_token_loop else "iteration" if facts.trace.steps_from == ITERATIONS else "step"
     grows = f"{format_value(first, 'us')} in the first third of the {unit}s, {format_value(last, 'us')} in the last"
-    return f"A {unit} takes longer and longer: {grows}. {_cause(facts, last - first)}"
+    return f"{'An' if unit[0] == 'i' else 'A'} {unit} takes longer and longer: {grows}. {_cause(facts, last - first)}"
 
 
 def _cause(facts: Facts, growth_us: float) -> str:
