@@ -12,6 +12,7 @@ from kinetoscope.report.drift import drift_text
 from kinetoscope.report.gpus import busy_tile, percent, work_clause
 from kinetoscope.report.idle_text import idle_between_steps, idle_in_one_step, unexplained_idle
 from kinetoscope.report.memory import nearly_full
+from kinetoscope.report.memory_growth import memory_growth_text
 from kinetoscope.trace.kernel_names import decode_kernel_name
 from kinetoscope.trace.marks import ITERATIONS, TOKENS
 from kinetoscope.trace.missing_gpu import Dropped, unread_work
@@ -31,12 +32,13 @@ WHOLE = "the whole trace"
 
 def headline(diagnosed: DiagnosedTrace) -> str:
     """The time of a step, whether it grows, whether kernels are missing, and the largest cost, in plain text; and
-    whether a GPU's memory is nearly full."""
+    whether a GPU's memory grows or is nearly full."""
     lost = _lost(diagnosed)
     if lost and not diagnosed.diagnosis.findings:
         return f"{_step(diagnosed)} {lost} Record the trace again."
     drift = "" if lost else drift_text(diagnosed.facts)
-    parts = _step(diagnosed), drift, lost, _cost(diagnosed), nearly_full(diagnosed.memory)
+    memory = memory_growth_text(diagnosed.facts), nearly_full(diagnosed.memory)
+    parts = _step(diagnosed), drift, lost, _cost(diagnosed), *memory
     return " ".join(filter(None, parts))
 
 
