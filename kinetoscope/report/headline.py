@@ -14,7 +14,7 @@ from kinetoscope.report.idle_text import idle_between_steps, idle_in_one_step, u
 from kinetoscope.report.memory import nearly_full
 from kinetoscope.report.memory_growth import memory_growth_text
 from kinetoscope.trace.kernel_names import decode_kernel_name
-from kinetoscope.trace.marks import ITERATIONS, TOKENS
+from kinetoscope.trace.marks import GRAPH_REPLAYS, ITERATIONS, TOKENS
 from kinetoscope.trace.missing_gpu import Dropped, unread_work
 from kinetoscope.trace.queries import durations_sum_us
 from kinetoscope.trace.steps import BETWEEN
@@ -90,11 +90,11 @@ def _outside(diagnosed: DiagnosedTrace) -> str:
     the share between tokens, where the prompts of further requests are."""
     trace = diagnosed.trace
     us, total_us = durations_sum_us(trace.unattributed), durations_sum_us(trace.activities)
-    if trace.steps_from == TOKENS:
+    if trace.steps_from in (TOKENS, GRAPH_REPLAYS):
         between = (group.activities for group in trace.uncounted if group.reason == BETWEEN)
         us = sum(map(durations_sum_us, between))
-        has_prompts = us > MIN_OUTSIDE * total_us
-        return f"; {percent(us / total_us)} of the GPU's time is between tokens, as in prompts" if has_prompts else ""
+        steps = "tokens, as in prompts" if diagnosed.facts.is_token_loop else "the steps"
+        return f"; {percent(us / total_us)} of the GPU's time is between {steps}" if us > MIN_OUTSIDE * total_us else ""
     if not trace.steps_from.startswith(("annotation", "iterations of")) or us <= MIN_OUTSIDE * total_us:
         return ""
     return f"; {percent(us / total_us)} of the GPU's time is in no step"

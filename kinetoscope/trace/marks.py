@@ -12,8 +12,9 @@
    an epoch has steps, if annotations in it mark them.
 4. In a trace with `Optimizer.step#...`: fetches of a `DataLoader`, as in rule 6, else a step for each of the
    optimizer's, with more than half of the GPU time.
-5. CUDA graph launches that repeat on one thread, with more than half of the GPU time: a step lasts until the next. Of
-   several graphs that are replayed in turn, the first begins a step.
+5. CUDA graph launches that repeat on one thread, with more than half of the GPU time: a step lasts until the next, or
+   until work that most steps do not have, such as a prompt. Of several graphs that are replayed in turn, the first
+   begins a step.
 6. Fetches of a `DataLoader` that repeat on one thread, with more than half of the time after the first: likewise.
 7. Launches that repeat: see loops.py. Tokens that it finds come before rule 6, and before rule 5 unless each is a
    replay.
@@ -26,8 +27,9 @@ A last step without an end of its own ends with its own work, on the CPU and on 
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from functools import cache
 from itertools import pairwise
 from statistics import median_low
@@ -45,7 +47,8 @@ from kinetoscope.trace.annotations import (
 )
 from kinetoscope.trace.events import CpuOp, CudaCall
 from kinetoscope.trace.loops import Loop, find_loop
-from kinetoscope.trace.process_events import CLOCK_NOISE_US, Mark, Part, Work, find_work, until_next
+from kinetoscope.trace.process_events import CLOCK_NOISE_US, Mark, Part, Work, find_work, launched_us, until_next
+from kinetoscope.trace.tokens import outermost
 
 PROFILER_STEP, GRAPH_REPLAYS, WHOLE = "ProfilerStep", "CUDA graph replays", "the whole trace"
 FETCHES, TOKENS, ITERATIONS = "batches of a DataLoader", "tokens of a loop", "iterations of a loop"
@@ -54,6 +57,8 @@ STEP_NAME = re.compile(r"ProfilerStep#([0-9]{1,18})")
 COMPILED = ("Torch-Compiled Region", "## Call CompiledFxGraph", "CompiledFunction", "TorchDynamo Cache Lookup")
 MIN_BATCH = 0.1
 """Least number of launches after a fetch, as a part of the usual number: with fewer, it found the data at its end."""
+MANY_MORE = 4
+"""How many times as many launches as usual (and 4 more) after a replay are other work."""
 _MAX_BUFFERS = 3
 _EPOCH = re.compile("epoch", re.IGNORECASE)
 _GRAPH_LAUNCH = re.compile(r"(?:cuda|cu|hip)GraphLaunch")
@@ -171,7 +176,29 @@ def _graph_replays(part: Part) -> list[Mark]:
     if replayed <= sum(activity.duration_us for activity in part.activities) / 2:
         return []
     starts = [call.start_us for call in replays]
-    return until_next(part, starts[:: _graphs_in_turn(part, replays)], "graph replay")
+    return _without_other_work(part, ids, until_next(part, starts[:: _graphs_in_turn(part, replays)], "graph replay"))
+
+
+def _without_other_work(part: Part, replays: Set[int], marks: list[Mark]) -> list[Mark]:
+    """Replays whose steps end after as many launches without a graph as usual, where a step has many more: a prompt, or
+    an evaluation."""
+    places = [mark.start_us for mark in marks]
+    launched: list[list[float]] = [[] for _ in marks]
+    for activity in part.activities:
+        at = launched_us(part, activity)
+        index = -1 if at is None else bisect_right(places, at) - 1
+        if at is not None and index >= 0 and id(activity.launch) not in replays:
+            outer = outermost(activity.op)
+            launched[index].append(at if outer is None else min(at, outer.start_us))
+    usual = median_low(map(len, launched))
+    ends = [
+        sorted(times)[usual] if len(times) > MANY_MORE * (usual + 1) else mark.end_us
+        for mark, times in zip(marks, launched, strict=True)
+    ]
+    return [
+        Mark(mark.number, mark.name, mark.start_us, max(mark.start_us, min(mark.end_us, end_us)), mark.op)
+        for mark, end_us in zip(marks, ends, strict=True)
+    ]
 
 
 def _graphs_in_turn(part: Part, replays: Sequence[CudaCall]) -> int:

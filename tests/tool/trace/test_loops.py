@@ -215,6 +215,45 @@ def replays(count: int, pieces: int) -> list[Event]:
     return made
 
 
+def graph_requests(count: int, tokens: int, *, sampling: int = 0) -> list[Event]:
+    """Requests of a prompt of 18 launches in 200 us without a graph, then of tokens of one replay each, every 200 us.
+
+    After each replay, so many operators sample.
+    """
+    made: list[Event] = []
+    for request in range(count):
+        start, first = (200.0 + 200.0 * tokens) * request, 1000 * request + 1
+        made += events(forward(32, 32, us=9.0), start=start, first=first)
+        for index in range(tokens):
+            at, number = start + 200.0 * (index + 1), first + 20 * (index + 2)
+            made.append(launch(number, at, name="cudaGraphLaunch"))
+            passed = [each.kernel for each in forward(1, 1)]
+            made += [kernel(name, number, at + 10.0 + 8 * place, 8.0) for place, name in enumerate(passed)]
+            made += events([Launch("aten::add", "add_kernel")] * sampling, start=at + 155.0, first=number + 1)
+    return made
+
+
+@pytest.mark.parametrize("sampling", [0, 3])
+def test_replays_end_before_the_next_prompt(sampling: int) -> None:
+    trace = read_trace(trace_bytes(*graph_requests(5, 6, sampling=sampling)))
+    assert (trace.steps_from, len(trace.steps)) == (GRAPH_REPLAYS, 30)
+    assert lengths(trace)[:-1] == [200.0] * 29
+    assert {len(step.kernels) for step in trace.steps} == {18 + sampling}
+    assert uncounted(trace) == {"launched before the first step": 18, "launched between steps": 4 * 18}
+
+
+def test_few_more_launches_after_a_replay_are_of_its_step() -> None:
+    """Three operators after every second replay, as where a value is logged."""
+    made: list[Event] = []
+    for index in range(8):
+        at, number = 200.0 * index, 20 * index + 1
+        made += [launch(number, at, name="cudaGraphLaunch"), kernel("k", number, at + 10.0, 100.0)]
+        made += events([Launch("aten::add", "add_kernel")] * (3 * (index % 2)), start=at + 115.0, first=number + 1)
+    trace = read_trace(trace_bytes(*made))
+    assert (trace.steps_from, uncounted(trace)) == (GRAPH_REPLAYS, {})
+    assert [len(step.kernels) for step in trace.steps] == [1, 4] * 4
+
+
 def test_graphs_of_a_token() -> None:
     several = read_trace(trace_bytes(*replays(5, 3)))
     assert (several.steps_from, lengths(several)) == (TOKENS, [1000.0] * 4 + [908.0])
