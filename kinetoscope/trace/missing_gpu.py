@@ -66,7 +66,11 @@ def unread_work(trace: Trace) -> str:
     count = sum(events for _, events in trace.unread)
     named = [shortened(category, 40) for category, _ in trace.unread[:2] if category]
     of = f" of {' and '.join(named)}" if named else ""
-    known = "so what the accelerator does is unknown" if trace.calls or trace.devices else "maybe an accelerator's work"
+    known = (
+        "so what the accelerator does is unknown"
+        if trace.calls or trace.devices
+        else "and may be an accelerator's work"
+    )
     return f"{count:,} event{'s' * (count != 1)}{of} {'are' if count != 1 else 'is'} not read, {known}"
 
 

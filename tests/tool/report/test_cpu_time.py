@@ -202,7 +202,7 @@ def test_work_of_an_accelerator_that_is_not_read() -> None:
 def test_events_that_may_be_of_an_accelerator() -> None:
     """Without any call of a runtime, nothing tells that they are."""
     assert headline(diagnosed(of_accelerator("my_stages"), *RULES)).startswith(
-        "A step takes 10.0 ms; 3 events of my_stages are not read, maybe an accelerator's work."
+        "A step takes 10.0 ms; 3 events of my_stages are not read, and may be an accelerator's work."
     )
 
 
