@@ -254,6 +254,18 @@ def test_few_more_launches_after_a_replay_are_of_its_step() -> None:
     assert [len(step.kernels) for step in trace.steps] == [1, 4] * 4
 
 
+def test_an_optimizer_after_some_replays_is_of_their_steps() -> None:
+    """Gradients of four replays are accumulated; the optimizer runs 40 kernels without a graph."""
+    made: list[Event] = []
+    for index in range(8):
+        at, number = 1000.0 * index, 100 * index + 1
+        made += [launch(number, at, name="cudaGraphLaunch"), kernel("k", number, at + 10.0, 500.0)]
+        made += events([Launch("aten::mul_", "mul")] * (40 * (index % 4 == 3)), start=at + 510.0, first=number + 1)
+    trace = read_trace(trace_bytes(*made))
+    assert (trace.steps_from, uncounted(trace)) == (GRAPH_REPLAYS, {})
+    assert [len(step.kernels) for step in trace.steps] == [1, 1, 1, 41] * 2
+
+
 def test_graphs_of_a_token() -> None:
     several = read_trace(trace_bytes(*replays(5, 3)))
     assert (several.steps_from, lengths(several)) == (TOKENS, [1000.0] * 4 + [908.0])
