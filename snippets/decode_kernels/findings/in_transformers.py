@@ -54,12 +54,6 @@ def _require_both(device: Device, way: str) -> None:
         entry(device, transformers_of(way), "ways", way, layers, "us")
 
 
-def fewest_equal(device: Device) -> Figure:
-    """The fewest equal tokens from the first on, of all kinds of caches."""
-    way = min(CACHES, key=lambda each: equal_tokens(device, each))
-    return Figure(equal_tokens(device, way), origin=device[transformers_of(way)].origin)
-
-
 def gap_over_error(device: Device, way: str) -> float:
     """The gap between the float32 logits of the first two tokens that differ, over the largest error of plain layers;
     0 if all tokens are equal."""
@@ -143,8 +137,5 @@ FIGURES: Mapping[str, Measure] = {
     "generate_plain_kernels": lambda device: kernel_count(device, DYNAMIC, PLAIN_LAYERS),
     "generate_our_kernels": lambda device: kernel_count(device, DYNAMIC, OUR_LAYERS),
     "generate_fewer_of_a_layer": fewer_of_a_layer,
-    "generate_equal_tokens": fewest_equal,
-    "generate_dynamic_saves": lambda device: percent_saved(over_plain(device, DYNAMIC)),
     "generate_compiled_saves": lambda device: percent_saved(over_plain(device, COMPILED)),
-    "generate_compiled_us": lambda device: layers_us(device, COMPILED, OUR_LAYERS),
 }

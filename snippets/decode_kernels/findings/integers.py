@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from kinetoscope.html import Cell, Html, table
 from snippets.decode_kernels.findings.names import EARLY, INT8, INT8_HEADINGS, int8_of
 from snippets.decode_kernels.findings.rungs import LARGE_MODEL, SMALL_MODEL
+from snippets.decode_kernels.findings.waits import less
 from snippets.decoder.findings.limits import joules, steady_us
 from snippets.decoder.findings.probed import entry
 from snippets.decoder.findings.reading import floor_of
@@ -52,9 +53,7 @@ def gain(device: Device, model: str, variant: str = EARLY) -> Figure:
 
 def beyond(device: Device, variant: str) -> Figure:
     """The time of the larger model's step beyond reading."""
-    us, reading = step_us(device, LARGE_MODEL, variant), floor_of(device, step_bytes(device, LARGE_MODEL, variant))
-    low, high = us.bounds[0] - reading.bounds[1], us.bounds[1] - reading.bounds[0]
-    return Figure(us.number - reading.number, "us", (low, high), us.origin)
+    return less(step_us(device, LARGE_MODEL, variant), floor_of(device, step_bytes(device, LARGE_MODEL, variant)))
 
 
 def share(device: Device, model: str, variant: str) -> Figure:
@@ -160,6 +159,4 @@ FIGURES: Mapping[str, Measure] = {
         step_bytes(device, LARGE_MODEL, EARLY), "bytes", origin=device[int8_of(LARGE_MODEL)].origin
     ),
     "small_int8_gain": lambda device: gain(device, SMALL_MODEL),
-    "bf16_share": lambda device: share(device, LARGE_MODEL, EARLY),
-    "int8_share": lambda device: share(device, LARGE_MODEL, INT8 + EARLY),
 }

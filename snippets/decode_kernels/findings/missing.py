@@ -18,7 +18,7 @@ from snippets.decode_kernels.findings.names import (
 )
 from snippets.decode_kernels.findings.parts import bytes_of, part_us
 from snippets.decode_kernels.findings.rungs import LARGE_MODEL, SMALL_MODEL, best, model_floor, steady_us
-from snippets.decode_kernels.findings.waits import added, beyond_each, floor_us, tails
+from snippets.decode_kernels.findings.waits import added, beyond_each, floor_us, less, tails, token_us
 from snippets.decoder.findings.limits import boundary_us
 from snippets.decoder.findings.probed import entry
 from snippets.decoder.findings.reading import Shape, floor_of, read_rate
@@ -40,16 +40,12 @@ from snippets.lab.page import show as show
 
 def beyond(device: Device, model: str, part: str) -> Figure:
     """The time of a part alone, less the time of reading its bytes."""
-    us, reading = part_us(device, model, part), floor_of(device, bytes_of(device, model, part))
-    low, high = us.bounds[0] - reading.bounds[1], us.bounds[1] - reading.bounds[0]
-    return Figure(us.number - reading.number, "us", (low, high), us.origin)
+    return less(part_us(device, model, part), floor_of(device, bytes_of(device, model, part)))
 
 
 def step_beyond(device: Device, model: str) -> Figure:
     """The time of the faster step, less the time of reading."""
-    us, reading = steady_us(device, model, best(device, model)), model_floor(device, model)
-    low, high = us.bounds[0] - reading.bounds[1], us.bounds[1] - reading.bounds[0]
-    return Figure(us.number - reading.number, "us", (low, high), us.origin)
+    return less(steady_us(device, model, best(device, model)), model_floor(device, model))
 
 
 def boundaries_of(device: Device, model: str, part: str) -> Figure:
@@ -61,7 +57,7 @@ def boundaries_of(device: Device, model: str, part: str) -> Figure:
 
 def one_beyond_us(device: Device) -> Figure:
     """The time of the smaller model's one-kernel step beyond reading."""
-    return beyond_each(device, ONE, floor_us(device), 1)
+    return less(token_us(device, ONE), floor_us(device))
 
 
 def barrier_us(device: Device) -> Figure:

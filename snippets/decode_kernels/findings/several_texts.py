@@ -15,7 +15,7 @@ from snippets.decode_kernels.findings.rungs import (
     steady_us,
     tokens_per_s,
 )
-from snippets.decode_kernels.findings.waits import FLOOR
+from snippets.decode_kernels.findings.waits import FLOOR, shared
 from snippets.decoder.findings.probed import entry
 from snippets.lab.finding import Device, Figure, Measure, at_most, claim, unpaired_ratio
 from snippets.lab.page import Computation, floor_bars, prediction as prediction, show as show
@@ -69,17 +69,11 @@ def share_table(device: Device) -> Html:
     return shares(device, (1, TEXTS))
 
 
-def of_a_token(step: Figure) -> Figure:
-    """The time of a step for all texts, divided by their number."""
-    low, high = (bound / TEXTS for bound in step.bounds)
-    return Figure(step.number / TEXTS, "us", (low, high), step.origin)
-
-
 FIGURES: Mapping[str, Measure] = {
     "eight_tokens_per_s": lambda device: tokens_per_s(steady_us(device, LARGE_MODEL, EARLY, TEXTS), TEXTS),
     "eight_floor_us": lambda device: model_floor(device, LARGE_MODEL, TEXTS),
     "eight_us": lambda device: steady_us(device, LARGE_MODEL, EARLY, TEXTS),
-    "eight_token_us": lambda device: of_a_token(steady_us(device, LARGE_MODEL, EARLY, TEXTS)),
+    "eight_token_us": lambda device: shared(steady_us(device, LARGE_MODEL, EARLY, TEXTS), TEXTS),
     "early_large_us": lambda device: steady_us(device, LARGE_MODEL, EARLY),
     "large_floor_us": lambda device: model_floor(device, LARGE_MODEL),
 }

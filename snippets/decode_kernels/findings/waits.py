@@ -119,6 +119,18 @@ def added(*figures: Figure) -> Figure:
     return Figure(total, "us", (low, high), "; ".join(dict.fromkeys(figure.origin for figure in figures)))
 
 
+def less(upper: Figure, lower: Figure) -> Figure:
+    """The difference of two times that were not timed in pairs, with the widest bounds."""
+    low, high = upper.bounds[0] - lower.bounds[1], upper.bounds[1] - lower.bounds[0]
+    return Figure(upper.number - lower.number, "us", (low, high), upper.origin)
+
+
+def shared(us: Figure, count: float) -> Figure:
+    """A time divided by a number of kernels, barriers or texts."""
+    low, high = (bound / count for bound in us.bounds)
+    return Figure(us.number / count, "us", (low, high), us.origin)
+
+
 def tails_us(device: Device) -> Figure:
     """All tails of a step of five kernels a layer."""
     return added(*tails(device).values())
@@ -131,9 +143,7 @@ def plain_predicted(device: Device) -> Figure:
 
 def beyond_each(device: Device, variant: str, expected: Figure, count: float) -> Figure:
     """The time of a step beyond an expected time, divided by the number of its kernels or barriers."""
-    us = token_us(device, variant)
-    low, high = us.bounds[0] - expected.bounds[1], us.bounds[1] - expected.bounds[0]
-    return Figure((us.number - expected.number) / count, "us", (low / count, high / count), us.origin)
+    return shared(less(token_us(device, variant), expected), count)
 
 
 def plain_without_tails(device: Device) -> Figure:
