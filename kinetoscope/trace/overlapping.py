@@ -1,9 +1,9 @@
 """Steps that several threads annotate at the same time, such as requests of a server: none of them is the trace's step.
 
-Two threads overlap if each launches GPU work in its own annotation while an annotation of the other lasts. If neither
-has more than twice as much work as the other, no step is of all threads; else the steps are those of the thread with
-more work. A thread that waits for others, as in `DataParallel`, does not overlap: if its annotation is around theirs,
-it marks the steps.
+Two threads overlap if each launches GPU work in its own annotation while an annotation of the other lasts (in a trace
+without GPU work: if each runs operators). If neither has more than twice as much work as the other, no step is of all
+threads; else the steps are those of the thread with more work. A thread that waits for others, as in `DataParallel`,
+does not overlap: if its annotation is around theirs, it marks the steps.
 
 Work that is launched on a thread without annotations, as a backward pass is, may belong to any of the threads: between
 annotations of different names, it counts for the thread with more work.
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from itertools import accumulate, chain, combinations
 
 from msgspec import Struct
@@ -28,7 +28,7 @@ from kinetoscope.trace.annotations import (
     is_layer,
     overlaps_itself,
 )
-from kinetoscope.trace.events import GpuActivity, Span, by_start
+from kinetoscope.trace.events import Span, by_start
 from kinetoscope.trace.intervals import intersect, union_of
 from kinetoscope.trace.process_events import Part, Work
 from kinetoscope.trace.text import without_numbers
@@ -69,12 +69,12 @@ class _Own(Struct, frozen=True):
 
 def find_overlap(part: Part) -> Overlap:
     """The annotations of threads that overlap."""
-    groups = _own(annotation_groups(part)) if part.activities else []
+    groups = _own(annotation_groups(part))
     threads = {group[0].thread for group in groups}
     if len(threads) < 2:
         return NO_OVERLAP
-    work = _by_thread(part.activities, threads)
-    total_us = sum(activity.duration_us for activity in part.activities)
+    work = _by_thread(part, threads)
+    total_us = sum(each.total_us for each in work.values())
     equal: set[int] = set()
     lesser: set[str] = set()
     ranked = _ranked(groups, work)
@@ -121,19 +121,28 @@ def _own(groups: Iterable[Group]) -> list[Group]:
     return [group for group in groups if not group[0].name.startswith((FETCH, *PARTS, *COMPILED))]
 
 
-def _by_thread(activities: Iterable[GpuActivity], threads: Set[str]) -> dict[str, Work]:
-    """The GPU work that each of these threads launches, and that of the others together."""
+def _by_thread(part: Part, threads: Set[str]) -> dict[str, Work]:
+    """The GPU work that each of these threads launches, and that of the others together; without GPU work, the
+    outermost operators."""
     launched: dict[str, list[tuple[float, float]]] = defaultdict(list)
-    for activity in activities:
-        if activity.launch is not None:
-            thread = activity.launch.thread
-            launched[thread if thread in threads else _OTHERS].append((activity.launch.start_us, activity.duration_us))
+    for thread, at_us, us in _launched(part):
+        launched[thread if thread in threads else _OTHERS].append((at_us, us))
     found = {}
     for thread, pairs in launched.items():
         pairs.sort()
         sums = [0.0, *accumulate(us for _, us in pairs)]
         found[thread] = Work(sums[-1], [start for start, _ in pairs], sums)
     return found
+
+
+def _launched(part: Part) -> Iterator[tuple[str, float, float]]:
+    """Thread, launch and duration of each piece of work."""
+    for activity in part.activities:
+        if activity.launch is not None:
+            yield activity.launch.thread, activity.launch.start_us, activity.duration_us
+    for op in () if part.activities else part.ops:
+        if not op.is_annotation and (op.parent is None or op.parent.is_annotation):
+            yield op.thread, op.start_us, op.duration_us
 
 
 def _during(work: Mapping[str, Work], thread: str, times: Iterable[Span]) -> float:

@@ -83,6 +83,13 @@ def test_no_step_is_of_all_threads(events: list[Event], text: str) -> None:
     assert text in headline(diagnosed(trace))
 
 
+def test_without_gpu_work_operators_count() -> None:
+    events = [*annotated("request", 1), *annotated("request", 2, first=900.0)]
+    trace = read(*(event for event in events if event["cat"] in ("cpu_op", "user_annotation")))
+    assert [step.name for step in trace.steps] == ["whole trace"]
+    assert "Steps of 2 threads overlap" in headline(diagnosed(trace))
+
+
 def test_threads_that_take_turns_have_one_row_of_steps() -> None:
     """A pool of two threads: each serves every second request."""
     trace = read(*annotated("request", 1, period=4000.0), *annotated("request", 2, first=2000.0, period=4000.0))
