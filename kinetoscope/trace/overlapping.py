@@ -2,8 +2,8 @@
 
 Two threads overlap if each launches GPU work in its own annotation while an annotation of the other lasts (in a trace
 without GPU work: if each runs operators). If neither has more than twice as much work as the other, no step is of all
-threads; else the steps are those of the thread with more work. A thread that waits for others, as in `DataParallel`,
-does not overlap: if its annotation is around theirs, it marks the steps.
+threads; else the steps are those of the thread with more GPU work. A thread that waits for others, as in
+`DataParallel`, does not overlap: if its annotation is around theirs, it marks the steps.
 
 Work that is launched on a thread without annotations, as a backward pass is, may belong to any of the threads: between
 annotations of different names, it counts for the thread with more work.
@@ -90,7 +90,7 @@ def find_overlap(part: Part) -> Overlap:
     is_most = len(found) > 1 and 2 * sum(each.own_us for each in found) > total_us
     if not is_most or any(_is_around(group, members) for group in groups):
         members = []
-    return Overlap(members, frozenset(lesser))
+    return Overlap(members, frozenset(lesser if part.activities else ()))
 
 
 def _ranked(groups: Iterable[Group], work: Mapping[str, Work]) -> list[_Own]:
