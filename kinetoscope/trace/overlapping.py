@@ -14,7 +14,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from itertools import accumulate, chain, combinations
+from itertools import accumulate, chain, pairwise
 
 from msgspec import Struct
 
@@ -29,7 +29,7 @@ from kinetoscope.trace.annotations import (
     overlaps_itself,
 )
 from kinetoscope.trace.events import Span, by_start
-from kinetoscope.trace.intervals import intersect, union_of
+from kinetoscope.trace.intervals import Interval, intersect, union_of
 from kinetoscope.trace.process_events import Part, Work
 from kinetoscope.trace.text import without_numbers
 
@@ -37,7 +37,7 @@ MIN_TOGETHER = 0.1
 """Least part of a thread's own work that it launches during annotations of the other."""
 MIN_AROUND = 0.9
 """Least part of the overlapping annotations that lie in one around them."""
-_MAX_THREADS = 64
+_MAX_THREADS = 256
 _OTHERS = ""
 """All threads without annotations."""
 
@@ -59,6 +59,7 @@ class _Own(Struct, frozen=True):
     group: Group
     own_us: float
     at_most_us: float
+    times: list[Interval]
 
     def has_equal(self, other: _Own) -> bool:
         """Whether neither has more than twice as much work as the other."""
@@ -68,7 +69,7 @@ class _Own(Struct, frozen=True):
 
 
 def find_overlap(part: Part) -> Overlap:
-    """The annotations of threads that overlap."""
+    """The annotations of threads that overlap: each is compared with that with most work, and with the next."""
     groups = _own(annotation_groups(part))
     threads = {group[0].thread for group in groups}
     if len(threads) < 2:
@@ -78,7 +79,7 @@ def find_overlap(part: Part) -> Overlap:
     equal: set[int] = set()
     lesser: set[str] = set()
     ranked = _ranked(groups, work)
-    for one, other in combinations(ranked, 2):
+    for one, other in (*((ranked[0], each) for each in ranked[2:]), *pairwise(ranked)):
         if not (_launches_during(work, one, other) and _launches_during(work, other, one)):
             continue
         if one.has_equal(other):
@@ -99,7 +100,8 @@ def _ranked(groups: Iterable[Group], work: Mapping[str, Work]) -> list[_Own]:
     for group in groups:
         own_us = _during(work, group[0].thread, group)
         if own_us > 0 and (group[0].thread not in chosen or own_us > chosen[group[0].thread].own_us):
-            chosen[group[0].thread] = _Own(group, own_us, own_us + _during(work, _OTHERS, group))
+            at_most_us = own_us + _during(work, _OTHERS, group)
+            chosen[group[0].thread] = _Own(group, own_us, at_most_us, union_of(group))
     ranked = sorted(chosen.values(), key=lambda each: -each.own_us)[:_MAX_THREADS]
     return [each for each in ranked if each.own_us >= MIN_SHARE * ranked[0].own_us]
 
@@ -153,8 +155,7 @@ def _during(work: Mapping[str, Work], thread: str, times: Iterable[Span]) -> flo
 
 def _launches_during(work: Mapping[str, Work], one: _Own, other: _Own) -> bool:
     """Whether the thread of an annotation launches enough of its own work during the annotation of another thread."""
-    common = intersect(union_of(one.group), union_of(other.group))
-    times = [Span("", start / 1000, (end - start) / 1000) for start, end in common]
+    times = [Span("", start / 1000, (end - start) / 1000) for start, end in intersect(one.times, other.times)]
     return _during(work, one.group[0].thread, times) >= MIN_TOGETHER * one.own_us
 
 
