@@ -177,7 +177,10 @@ class CpuStates:
     @cached_property
     def recorded(self) -> list[Interval]:
         """Times in which Python runs or something is recorded: from the first to the last event, but with marked steps
-        not in the pauses between them, unless the pause has events."""
+        not in the pauses between them, unless the pause has events. In a trace that shows calls alone, only during
+        calls and in the short gaps between them."""
+        if self._shows_calls_alone:
+            return _with_short_gaps(union_of(sorted([*self.calls, *self.between_steps], key=by_start)))
         if self.steps:
             return self._recorded_around_steps()
         spans = [*self.ops[:1], *self.calls[:1], *self.functions[:1]]
@@ -189,8 +192,20 @@ class CpuStates:
         """The steps, if they have an event, and the events between them, with the short gaps between these times."""
         if not (self.ops or self.calls or self.functions):
             return []
-        times = union([*self.steps, *map(interval, self.between_steps)])
-        return union([*times, *((end, start) for (_, end), (start, _) in pairwise(times) if start - end < _SHORT_NS)])
+        return _with_short_gaps(union([*self.steps, *map(interval, self.between_steps)]))
+
+    @property
+    def _shows_calls_alone(self) -> bool:
+        """Whether these threads have calls, but neither operators nor functions: then nothing tells that Python
+        runs."""
+        return bool(self.calls) and not self.functions and all(op.is_annotation for op in self.ops)
+
+    def unrecorded(self, windows: Sequence[Interval]) -> list[Interval]:
+        """Times without any call, function or span of a cause: all of them in a trace that shows calls alone, else
+        those that last long, since Python runs in the short ones."""
+        times = [*self._times.values(), union_of(self.calls), union_of(self.functions)]
+        rest = subtract(windows, union(chain.from_iterable(times)))
+        return rest if self._shows_calls_alone else [each for each in rest if each[1] - each[0] >= _SHORT_NS]
 
     @cached_property
     def between_steps(self) -> list[CpuSpan]:
@@ -234,6 +249,11 @@ class CpuStates:
                 idle += intersect(waits, times)
             waits = subtract(waits, times)
         return union([*idle, *waits, *unseen])
+
+
+def _with_short_gaps(times: list[Interval]) -> list[Interval]:
+    """Sorted, disjoint times with the short gaps between them."""
+    return union([*times, *((end, start) for (_, end), (start, _) in pairwise(times) if start - end < _SHORT_NS)])
 
 
 def _times_of(spans: list[Span]) -> list[Interval]:

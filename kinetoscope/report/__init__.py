@@ -13,6 +13,7 @@ findings.py          the diagnosis: findings, and questions that the trace canno
 waiting.py           who waits for whom: when CPU and GPU work
 gpus.py              how much the GPUs work: each GPU by itself, kernels apart from copies
 drift.py             steps that get longer and longer, and what grows with them
+overlapping_text.py  a sentence about steps of several threads that overlap
 idle_text.py         sentences about the GPU's idle time, in steps and between them
 cpu_time.py          the CPU's time, if there is no GPU work
 timeline.py          the median step as a drawing

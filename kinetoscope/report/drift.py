@@ -10,7 +10,7 @@ from statistics import correlation, median
 from kinetoscope.diagnosis.facts import Facts
 from kinetoscope.trace.events import Step
 from kinetoscope.trace.marks import ITERATIONS
-from kinetoscope.trace.step_kinds import work_us
+from kinetoscope.trace.step_kinds import sized, work_us
 from kinetoscope.trace.units import format_value
 
 MIN_STEPS, MANY_STEPS = 10, 20
@@ -83,4 +83,4 @@ def _count(step: Step) -> float:
 
 
 def _sizes(step: Step) -> Counter[object]:
-    return Counter((kernel.name, kernel.grid) for kernel in step.kernels)
+    return Counter(map(sized, step.kernels))

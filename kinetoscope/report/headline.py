@@ -13,6 +13,7 @@ from kinetoscope.report.gpus import busy_tile, percent, work_clause
 from kinetoscope.report.idle_text import idle_between_steps, idle_in_one_step, unexplained_idle
 from kinetoscope.report.memory import nearly_full
 from kinetoscope.report.memory_growth import memory_growth_text
+from kinetoscope.report.overlapping_text import overlapping_text
 from kinetoscope.trace.kernel_names import decode_kernel_name
 from kinetoscope.trace.marks import GRAPH_REPLAYS, ITERATIONS, TOKENS
 from kinetoscope.trace.missing_gpu import Dropped, unread_work
@@ -37,8 +38,9 @@ def headline(diagnosed: DiagnosedTrace) -> str:
     if lost and not diagnosed.diagnosis.findings:
         return f"{_step(diagnosed)} {lost} Record the trace again."
     drift = "" if lost else drift_text(diagnosed.facts)
+    overlapping = overlapping_text(diagnosed.trace)
     memory = memory_growth_text(diagnosed.facts), nearly_full(diagnosed.memory)
-    parts = _step(diagnosed), drift, lost, _cost(diagnosed), *memory
+    parts = _step(diagnosed), overlapping, drift, lost, _cost(diagnosed), *memory
     return " ".join(filter(None, parts))
 
 

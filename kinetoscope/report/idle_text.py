@@ -77,11 +77,11 @@ def _during(idle: Idle) -> str:
     """What the CPU does between the steps, as a clause."""
     name, us = idle.longest_between_steps
     shown = shortened(without_address(name), 80)
-    if us > _MOST * idle.between_steps_us:
+    if name and us > _MOST * idle.between_steps_us:
         return f"most of it during {shown}"
-    if idle.recorded_us > _MOST * idle.between_steps_us:
+    if name and idle.recorded_us > _MOST * idle.between_steps_us:
         return f"while the CPU does other work; {shown} takes the longest"
-    is_empty = idle.recorded_us <= _HARDLY * idle.between_steps_us
+    is_empty = not name or idle.recorded_us <= _HARDLY * idle.between_steps_us
     return f"where the trace shows {'nothing' if is_empty else 'hardly anything'}"
 
 

@@ -17,6 +17,9 @@ assembly.py        builds a trace: nesting, launches with linking.py, merged ran
 shapes.py          shapes and types of an operator's inputs
 steps.py           finds the steps by the marks of marks.py, and the work outside all steps
 annotations.py     steps from annotations and optimizers, with process_events.py for the events of a process
+profiler_steps.py  the names of steps that `prof.step()` records
+gpu_marks.py       annotations that the trace shows on the GPU alone
+overlapping.py     steps that several threads annotate at the same time
 step_kinds.py      tells kinds of step apart: prefill and decode, training and validation
 loops.py           finds the iterations of an unmarked loop by launches that repeat, with multisets.py
 loop_launches.py   the launches of a thread in their order, for loops.py

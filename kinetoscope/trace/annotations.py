@@ -17,6 +17,8 @@ from kinetoscope.trace.process_events import CLOCK_NOISE_US, Mark, Part, Work, o
 from kinetoscope.trace.text import without_numbers
 
 FETCH = "enumerate(DataLoader)#"
+COMPILED = ("Torch-Compiled Region", "## Call CompiledFxGraph", "CompiledFunction", "TorchDynamo Cache Lookup")
+"""PyTorch's annotations of compiled functions, of which a model may have one for each layer."""
 OPTIMIZER = "Optimizer.step#"
 WHOLE_STEP = 0.95
 """An annotation with so much of the GPU time is the whole step; with less, parts that take turns with it are sought."""
@@ -53,11 +55,16 @@ def annotation_groups(part: Part) -> list[Group]:
 
 def _by_layer(group: Group) -> list[Group]:
     """A group for each layer, if the annotations are of layers, whose names repeat in one order; else the group."""
-    count = len({op.name for op in group}) if _LAYER.search(group[0].name) else 0
+    count = len({op.name for op in group}) if is_layer(group) else 0
     if not 1 < count <= len(group) // 2 or count > _MAX_LAYERS:
         return [group]
     is_in_turns = all(op.name == group[index % count].name for index, op in enumerate(group))
     return [group[index::count] for index in range(count)] if is_in_turns else [group]
+
+
+def is_layer(group: Sequence[CpuOp]) -> bool:
+    """Whether these are named as layers of a model."""
+    return bool(_LAYER.search(group[0].name))
 
 
 def overlaps_itself(group: Sequence[CpuOp]) -> bool:

@@ -71,7 +71,7 @@ def assemble(kept: KeptEvents, metadata: Metadata, *, is_cut: bool = False) -> T
     owners = Owners(cpu_ops, calls, process_of) if kept.activities else Owners((), (), process_of)
     activities, activity_processes = _activities(kept.activities, clock, owners, processes, stated, members)
     activities, runaways = cut_runaways(activities, calls, activity_processes)
-    gpu_annotations = _spans(kept.gpu_annotations, clock)
+    gpu_annotations = _gpu_annotations(kept.gpu_annotations, clock)
     found = find_steps(cpu_ops, calls, activities, gpu_annotations, process_of, activity_processes)
     device = metadata.device(most_used(activity.device for activity in activities))
     return Trace(
@@ -82,7 +82,7 @@ def assemble(kept: KeptEvents, metadata: Metadata, *, is_cut: bool = False) -> T
         activities=activities,
         steps=found.steps,
         overheads=_spans(kept.overheads, clock),
-        gpu_annotations=gpu_annotations,
+        gpu_annotations=tuple(Span(each.name, each.start_us, each.duration_us) for each in gpu_annotations),
         unattributed=found.unattributed,
         steps_from=found.steps_from,
         uncounted=found.uncounted,
@@ -275,6 +275,14 @@ def _memory(events: list[Instant], clock: Clock, threads: _Threads) -> tuple[Mem
 
 def _spans(events: list[Event], clock: Clock) -> tuple[Span, ...]:
     return tuple(Span(event.name, start, duration) for event, start, duration in clock.timed(events))
+
+
+def _gpu_annotations(events: list[Event], clock: Clock) -> list[CpuOp]:
+    """Annotations on the GPU, on device and stream as the thread."""
+    return [
+        CpuOp(event.name, start, duration, f"{_number(event.pid)}/{_number(event.tid)}", is_annotation=True)
+        for event, start, duration in clock.timed(events, outer_first=True)
+    ]
 
 
 def _number(value: object) -> int:

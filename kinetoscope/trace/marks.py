@@ -18,7 +18,12 @@
 7. Launches that repeat: see loops.py. Tokens that it finds come before rule 6, and before rule 5 unless each is a
    replay.
 8. Calls of compiled functions, if nearly all GPU time is in them.
-9. The whole trace is one step.
+9. An annotation that repeats on several threads in turn, as in rule 3.
+10. The whole trace is one step.
+
+Where several threads annotate steps at the same time, rule 10 comes after rule 1: see overlapping.py.
+
+Where a trace shows annotations on the GPU alone, these mark steps by rules 1 to 4 and 8: see gpu_marks.py.
 
 A last step without an end of its own ends with its own work, on the CPU and on the GPU.
 """
@@ -35,6 +40,7 @@ from itertools import pairwise
 from statistics import median_low
 
 from kinetoscope.trace.annotations import (
+    COMPILED,
     FETCH,
     WHOLE_STEP,
     Group,
@@ -47,14 +53,14 @@ from kinetoscope.trace.annotations import (
 )
 from kinetoscope.trace.events import CpuOp, CudaCall
 from kinetoscope.trace.loops import Loop, find_loop
+from kinetoscope.trace.overlapping import find_overlap, taking_turns
 from kinetoscope.trace.process_events import CLOCK_NOISE_US, Mark, Part, Work, find_work, launched_us, until_next
+from kinetoscope.trace.profiler_steps import number_of
 from kinetoscope.trace.tokens import may_start_token, outermost
 
 PROFILER_STEP, GRAPH_REPLAYS, WHOLE = "ProfilerStep", "CUDA graph replays", "the whole trace"
 FETCHES, TOKENS, ITERATIONS = "batches of a DataLoader", "tokens of a loop", "iterations of a loop"
-STEP_NAME = re.compile(r"ProfilerStep#([0-9]{1,18})")
 
-COMPILED = ("Torch-Compiled Region", "## Call CompiledFxGraph", "CompiledFunction", "TorchDynamo Cache Lookup")
 MIN_BATCH = 0.1
 """Least number of launches after a fetch, as a part of the usual number: with fewer, it found the data at its end."""
 MANY_MORE = 4
@@ -64,12 +70,18 @@ _EPOCH = re.compile("epoch", re.IGNORECASE)
 _GRAPH_LAUNCH = re.compile(r"(?:cuda|cu|hip)GraphLaunch")
 
 
-def find_marks(part: Part) -> tuple[str, list[Mark]]:
-    """The kind of marks of a process's steps, and their places."""
-    if marks := _profiler_steps(part):
+def find_marks(part: Part, on_gpu: Part | None = None) -> tuple[str, list[Mark]]:
+    """The kind of marks of a process's steps, and their places. `on_gpu`: the part with the GPU's annotations, if it
+    has no others."""
+    annotated_part = on_gpu or part
+    if marks := _profiler_steps(annotated_part):
         return PROFILER_STEP, marks
-    work = cache(lambda: find_work(part))
-    if annotated := _annotated(part, work):
+    overlap = find_overlap(annotated_part)
+    if overlap.groups:
+        return WHOLE, _whole(part)
+    find_annotated_work = cache(lambda: find_work(annotated_part))
+    work = cache(lambda: find_work(part)) if on_gpu else find_annotated_work
+    if annotated := _annotated(annotated_part, find_annotated_work, overlap.lesser):
         return annotated
     loop = find_loop(part.ops, part.calls, part.activities)
     if loop is not None and loop.are_tokens and not loop.are_replays:
@@ -82,10 +94,22 @@ def find_marks(part: Part) -> tuple[str, list[Mark]]:
         return FETCHES, marks
     if loop is not None:
         return ITERATIONS, _marks(loop, "iteration")
-    compiled = [group for group in annotation_groups(part) if _is_compiled(group)]
-    if compiled and (called := _annotated_by(compiled, part, work)) and work().share(called[1]) >= WHOLE_STEP:
+    if called := _compiled(annotated_part, find_annotated_work):
         return called
-    return WHOLE, [Mark(0, "whole trace", part.start_us(), part.end_us())]
+    if (turns := taking_turns(annotated_part)) and (taken := _annotated_by(turns, annotated_part, find_annotated_work)):
+        return taken
+    return WHOLE, _whole(part)
+
+
+def _whole(part: Part) -> list[Mark]:
+    return [Mark(0, "whole trace", part.start_us(), part.end_us())]
+
+
+def _compiled(part: Part, find: Callable[[], Work]) -> tuple[str, list[Mark]] | None:
+    """Calls of compiled functions, by rule 8 of this file."""
+    groups = [group for group in annotation_groups(part) if _is_compiled(group)]
+    called = _annotated_by(groups, part, find) if groups else None
+    return called if called and find().share(called[1]) >= WHOLE_STEP else None
 
 
 def _marks(loop: Loop, name: str) -> list[Mark]:
@@ -95,7 +119,8 @@ def _marks(loop: Loop, name: str) -> list[Mark]:
 def _profiler_steps(part: Part) -> list[Mark]:
     """The steps of one thread, each cut where the next begins: two steps cannot share work, and a hostile file has
     many."""
-    numbers = {name: int(match[1]) for name in {op.name for op in part.ops} if (match := STEP_NAME.fullmatch(name))}
+    found = ((name, number_of(name)) for name in {op.name for op in part.ops})
+    numbers = {name: number for name, number in found if number is not None}
     if not numbers:
         return []
     named = [op for op in part.ops if op.name in numbers]
@@ -120,9 +145,9 @@ def _cut(mark: Mark, following: Mark) -> Mark:
     return mark if mark.end_us <= following.start_us + CLOCK_NOISE_US else _cut_at(mark, following.start_us)
 
 
-def _annotated(part: Part, find: Callable[[], Work]) -> tuple[str, list[Mark]] | None:
+def _annotated(part: Part, find: Callable[[], Work], without: Set[str]) -> tuple[str, list[Mark]] | None:
     """Steps by rules 2 to 4 of this file. Annotated epochs mark no steps if annotations in them do."""
-    groups = [group for group in annotation_groups(part) if not _is_compiled(group)]
+    groups = [g for g in annotation_groups(part) if not _is_compiled(g) and g[0].thread not in without]
     if not groups:
         return None
     inner = [group for group in groups if not _EPOCH.search(group[0].name)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate, pairwise
 
 from msgspec import Struct
@@ -31,6 +31,8 @@ class Part(Struct, frozen=True):
     ops: Sequence[CpuOp]
     calls: Sequence[CudaCall]
     activities: Sequence[GpuActivity]
+    placed: Mapping[int, float] | None = None
+    """In a trace of the GPU alone: the time at which an activity counts, by its id."""
 
     def start_us(self) -> float:
         """The start of the first event."""
@@ -81,6 +83,8 @@ def find_work(part: Part) -> Work:
 
 def launched_us(part: Part, activity: GpuActivity) -> float | None:
     """When an activity was launched; in a trace without any call, when its operator starts; None if nothing tells."""
+    if part.placed is not None:
+        return part.placed.get(id(activity))
     if activity.launch is not None:
         return activity.launch.start_us
     return activity.op.start_us if activity.op is not None and not part.calls else None

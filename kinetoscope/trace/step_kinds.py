@@ -2,10 +2,10 @@
 
 Steps are of two kinds if different annotations mark them, or if their own work differs: the GPU is busy at least 1.5
 times as long, in all or, if they launch 1.5 times as many kernels, in the median, and they launch other kernels or
-launch them in other sizes, or their marks have other names. Equal launches are two kinds only from 3 times on: a slower
-clock does not do that. Collectives do not count, since they wait, nor copies: a step that saves a checkpoint does the
-same work. Without GPU work, operators count. A step whose time is long for another reason, such as a late batch, is no
-kind of its own.
+launch them in other sizes or with other shapes, or their marks have other names. Equal launches are two kinds only from
+3 times on, and only without shapes: a slower clock seldom does that. Collectives do not count, since they wait, nor
+copies: a step that saves a checkpoint does the same work. Without GPU work, operators count. A step whose time is long
+for another reason, such as a late batch, is no kind of its own.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from statistics import median, median_low
 from msgspec import Struct
 
 from kinetoscope.trace.communication import is_collective
-from kinetoscope.trace.events import Step, Trace
+from kinetoscope.trace.events import GpuActivity, Step, Trace
 from kinetoscope.trace.intervals import length_us, union_of
 from kinetoscope.trace.missing_gpu import is_launch
 from kinetoscope.trace.queries import busy_us, step_us
@@ -113,7 +113,8 @@ def _clusters(works: Sequence[float], steps: Sequence[Step]) -> list[list[int]]:
     clusters = _enough(clusters, len(steps))
     names = Counter(step.name for step in steps)
     launched = [{_launched(steps[index], names) for index in cluster} for cluster in clusters]
-    least = MIN_RATIO_OF_EQUAL if steps[0].activities else math.inf
+    is_unknown = bool(steps[0].activities) and not has_shapes(steps[0])
+    least = MIN_RATIO_OF_EQUAL if is_unknown else math.inf
     for (low, high), (some, others) in zip(pairwise(clusters), pairwise(launched), strict=True):
         if some & others and works[high[0]] < least * works[low[-1]]:
             return []
@@ -156,9 +157,9 @@ def has_larger_work(first: Step, others: Sequence[Step]) -> bool:
 
 
 def _sizes(step: Step) -> Counter[object]:
-    """The kernels of a step with their grids; without GPU work, its operators with their shapes."""
+    """The kernels of a step with their grids and shapes; without GPU work, its operators with their shapes."""
     if step.activities:
-        return Counter((kernel.name, kernel.grid) for kernel in step.kernels)
+        return Counter(map(sized, step.kernels))
     return Counter((op.name, op.input_shapes) for op in step.ops if not op.is_annotation)
 
 
@@ -183,5 +184,16 @@ def _launched(step: Step, names: Counter[str]) -> object:
     """What a step launches, and the name of its mark if other steps have it too."""
     name = step.name if names[step.name] > 1 else ""
     if step.activities:
-        return name, tuple((kernel.name, kernel.grid) for kernel in step.kernels)
+        return name, tuple(map(sized, step.kernels))
     return name, tuple((op.name, op.input_shapes) for op in step.ops if not op.is_annotation)
+
+
+def sized(kernel: GpuActivity) -> tuple[object, ...]:
+    """A kernel with its grid, and the shapes of its operator if the trace has them."""
+    return kernel.name, kernel.grid, kernel.op.input_shapes if kernel.op is not None else ()
+
+
+def has_shapes(step: Step) -> bool:
+    """Whether the operators of most kernels of a step have shapes."""
+    kernels = step.kernels
+    return 2 * sum(kernel.op is not None and bool(kernel.op.input_shapes) for kernel in kernels) > len(kernels)

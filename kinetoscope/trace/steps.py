@@ -7,11 +7,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter, itemgetter
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from kinetoscope.trace.events import CpuOp, CudaCall, GpuActivity, Span, Step, Uncounted, by_start, starting_in
-from kinetoscope.trace.marks import PROFILER_STEP, STEP_NAME, WHOLE, find_marks
+from kinetoscope.trace.gpu_marks import with_gpu_annotations
+from kinetoscope.trace.marks import PROFILER_STEP, WHOLE, find_marks
 from kinetoscope.trace.process_events import Mark, Part, launched_us
+from kinetoscope.trace.profiler_steps import number_of
 from kinetoscope.trace.queries import is_sync
 
 BEFORE, BETWEEN, AFTER = "launched before the first step", "launched between steps", "launched after the last step"
@@ -32,11 +34,13 @@ def find_steps(
     cpu_ops: tuple[CpuOp, ...],
     calls: tuple[CudaCall, ...],
     activities: tuple[GpuActivity, ...],
-    gpu_annotations: tuple[Span, ...],
+    gpu_annotations: Sequence[CpuOp],
     process_of: Mapping[str, str],
     activity_processes: Sequence[str],
 ) -> FoundSteps:
     """Find the steps of each process.
+
+    `gpu_annotations`: with device and stream as the thread.
 
     `process_of`: thread -> process, and `activity_processes`, one for each activity, are empty for a single process.
     """
@@ -47,10 +51,12 @@ def find_steps(
         if process_of and not part.process:
             reasons[NO_PROCESS] += part.activities
         elif part.ops or part.calls or part.activities:
-            steps_from, marks = find_marks(part)
+            on_gpu = None if process_of else with_gpu_annotations(part, gpu_annotations)
+            steps_from, marks = find_marks(part, on_gpu)
             marked_by[steps_from] = None
             windows = () if process_of or steps_from != PROFILER_STEP else _gpu_windows(gpu_annotations, marks)
-            found = _steps(part, marks, windows, reasons, takes_all=steps_from == WHOLE)
+            placed = on_gpu and on_gpu.placed
+            found = _steps(structs.replace(part, placed=placed), marks, windows, reasons, takes_all=steps_from == WHOLE)
             steps += _without_unfinished(found) if steps_from == PROFILER_STEP else found
     uncounted = tuple(Uncounted(reason, tuple(reasons[reason])) for reason in REASONS if reasons[reason])
     rest = [activity for group in uncounted for activity in group.activities]
@@ -106,6 +112,8 @@ def _steps(
         index = bisect_right(starts, at) - 1
         if index >= 0 and at < ends[index]:
             work[index].append(activity)
+        elif part.placed is not None:
+            reasons[NO_LAUNCH].append(activity)
         else:
             reasons[BEFORE if index < 0 else AFTER if index == len(marks) - 1 else BETWEEN].append(activity)
     return [
@@ -144,8 +152,8 @@ def _gpu_windows(annotations: Iterable[Span], marks: Sequence[Mark]) -> list[Win
     indices = {mark.number: index for index, mark in enumerate(marks)}
     spans: dict[int, list[Span]] = defaultdict(list)
     for span in annotations:
-        if (match := STEP_NAME.fullmatch(span.name)) and int(match[1]) in indices:
-            spans[indices[int(match[1])]].append(span)
+        if (number := number_of(span.name)) is not None and number in indices:
+            spans[indices[number]].append(span)
     return sorted(
         (min(map(by_start, step_spans)), max(map(attrgetter("end_us"), step_spans)), index)
         for index, step_spans in spans.items()

@@ -73,17 +73,20 @@ def waits(facts: Facts) -> list[tuple[CudaCall, Site]]:
 
 
 def unclaimed_times(facts: Facts) -> tuple[list[Interval], list[Interval]]:
-    """Times in waits in which the GPU is idle but has launched work, and times without any explanation.
+    """Times in which the GPU is idle for another reason than a wait, and those of them that lie in waits without any
+    explanation.
 
     Between two activities during a wait, the work is already launched. After the last activity, the GPU is idle until
     the CPU learns of it. Idle time beyond `RELAUNCH_US`, or after no work, has a reason that the trace does not show.
+    So has idle time in which nothing is recorded on the CPU.
     """
     waiting = union_of(facts.cpu.syncs)
     starts, ends = {start for start, _ in waiting}, {end for _, end in (*waiting, *facts.windows)}
     idle = intersect(waiting, facts.idle)
     long = [(start, end) for start, end in idle if end - start > ns(RELAUNCH_US)]
     unseen = [(start if start in starts else start + ns(RELAUNCH_US), end) for start, end in long]
-    return union([*unseen, *(each for each in idle if each[1] not in ends)]), unseen
+    unrecorded = intersect(facts.cpu.unrecorded(facts.windows), facts.idle)
+    return union([*unseen, *(each for each in idle if each[1] not in ends), *unrecorded]), unseen
 
 
 def until_work(facts: Facts, span: Span) -> Span:
@@ -128,7 +131,8 @@ RULE = Rule(
     looks_for="The CPU calls a function that waits for the GPU (cudaStreamSynchronize, cudaDeviceSynchronize, "
     "cudaEventSynchronize, or a blocking copy), for example for .item(), .cpu(), nonzero() or print(). Then the GPU "
     "runs out of work, and waits until the CPU launches again. Some waits don't count: waits of pageable copies, a "
-    "last wait after all launches, and waiting time in which the trace shows no GPU work.",
+    "last wait after all launches, and waiting time in which the trace shows no GPU work. Nor does idle time in which "
+    "the trace shows nothing of the CPU.",
     threshold=f"At one place in the code, a fix could save at least {MIN_SHARE:.0%} of the median step. The rule "
     f"reports the {MAX_PLACES} largest places.",
     source=f"{NSIGHT} (cuda_api_sync); the share is this book's",

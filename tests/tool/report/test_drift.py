@@ -25,14 +25,16 @@ def steps(
     idle_us: Of = lambda _: 0.0,
     kernels: Callable[[int], int] = lambda _: 1,
     grows: bool = False,
+    rows: Of | None = None,
 ) -> Trace:
-    """Steps that end when their kernels do, after some idle time; `grows`: with a grid of their own."""
+    """Steps that end when their kernels do, after some idle time; `grows`: with a grid of their own; `rows`: of the
+    operators' input."""
     events: list[Event] = []
     at, first = 0.0, 1
     for number in range(count):
         start = at + idle_us(number)
         begin = start + 20.0
-        events += [op("aten::mm", start, 15.0)]
+        events += [op("aten::mm", start, 15.0, dims=[[rows(number), 64], [64, 64]] if rows else None)]
         for _ in range(kernels(number)):
             grid = [4 + number if grows else 4, 2, 1]
             events += [launch(first, start + 1.0), kernel("gemm", first, begin, gpu_us(number), grid=grid)]
@@ -48,6 +50,13 @@ def ramp(count: int, low_us: float = 1000.0, high_us: float = 1400.0) -> Of:
 
 def text(trace: Trace) -> str:
     return drift_text(Facts(trace))
+
+
+def test_shapes_tell_whether_kernels_with_one_grid_have_more_to_do() -> None:
+    grown = steps(100, gpu_us=ramp(100), rows=lambda number: 1000 + number)
+    assert text(grown).endswith("The kernels have more to do: as many run, with other sizes.")
+    same = steps(100, gpu_us=ramp(100), rows=lambda _: 1000)
+    assert "The same kernels take longer: lower clocks, another program on the GPU" in text(same)
 
 
 def test_kernels_that_have_more_and_more_to_do() -> None:

@@ -104,6 +104,26 @@ def test_no_kinds(trace: Trace) -> None:
     assert counts(trace) == []
 
 
+@pytest.mark.parametrize(
+    ("rows", "us", "kinds"),
+    [
+        (512, 800.0, [(2, 900.0, 800.0), (2, 500.0, 400.0)]),
+        (512, 1600.0, [(2, 1700.0, 1600.0), (2, 500.0, 400.0)]),
+        (1, 800.0, []),
+        (1, 1600.0, []),
+    ],
+)
+def test_shapes_tell_kinds_of_the_same_kernels(rows: int, us: float, kinds: list[tuple[int, float, float]]) -> None:
+    """A persistent kernel has one grid for all sizes; with one size, a kernel that takes longer is on a slow GPU."""
+    events: list[Event] = []
+    for number in range(4):
+        at, kernel_us, dims = 2000.0 * number, (us, 400.0)[number % 2], [[(rows, 1)[number % 2], 64], [64, 64]]
+        events += [step(number, at, kernel_us + 100), launch(number + 1, at + 12, external=number + 1)]
+        events += [op("aten::mm", at + 10, 10.0, external=number + 1, dims=dims)]
+        events += [kernel("k", number + 1, at + 50, kernel_us)]
+    assert counts(read_trace(trace_bytes(*events))) == kinds
+
+
 def test_lost_kernels_are_no_kind_of_step() -> None:
     """Each second step lacks 3 of its 5 kernels, which the profiler dropped."""
     events: list[Event] = []
