@@ -65,6 +65,7 @@ def ran() -> list[dict[str, tuple[list[float], dict[str, int]]]]:
     return run_ranks(losses_and_calls, 2, limit_s=300)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LOOPS)
 def test_the_mean_of_the_ranks_is_the_loss_on_one_gpu(name: str, ran: list[Any]) -> None:
     """Later losses are right only if the gradients were averaged."""
@@ -75,6 +76,7 @@ def test_the_mean_of_the_ranks_is_the_loss_on_one_gpu(name: str, ran: list[Any])
     assert max(expected) - min(expected) > 0.01
 
 
+@pytest.mark.slow
 def test_ranks_of_an_uneven_loop_have_their_share(ran: list[Any]) -> None:
     first, second = (rank["uneven_before"][0][0] for rank in ran)
     assert first / second == pytest.approx(6 / 4, rel=0.2)
@@ -84,6 +86,7 @@ ALL_REDUCE, GATHER, SCATTER = "c10d::allreduce_", "c10d::_allgather_base_", "c10
 SEARCH = "torch.distributed.ddp.reducer::search_unused_parameters"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "operator", "count"),
     [

@@ -519,6 +519,7 @@ def stale_after(path: str, old: str, new: str) -> set[str]:
     return {each.id for each in EVERY_EXPERIMENT if changed.fingerprint(each) != current.fingerprint(each)}
 
 
+@pytest.mark.slow
 def test_a_line_of_geglu_makes_stale_what_runs_it() -> None:
     """In every chapter. The regimes time it alone, in a stack, and in one program with the modes of compilation."""
     stale = stale_after("mlp/model.py", "return self.down_proj(", "return 1 * self.down_proj(")

@@ -113,6 +113,7 @@ def test_lines_of_the_probe() -> None:
     assert facts.cupti_errors == ("CUPTI_ERROR_UNKNOWN", "CUPTI_ERROR_INSUFFICIENT_PRIVILEGES")
 
 
+@pytest.mark.slow
 def test_a_probe_that_crashes_hangs_or_is_not_there() -> None:
     said = 'print(\'{"torch_probe": {"version": "1"}}\', flush=True)'
     crash = run_torch_probe((sys.executable, "-c", f"{said}; import os; os.kill(os.getpid(), 9)"))
@@ -134,6 +135,7 @@ def test_without_torch(tmp_path: Path) -> None:
     assert facts == TorchFacts(import_error="ImportError: libcudart.so.12: cannot open shared object file")
 
 
+@pytest.mark.slow
 def test_this_machine() -> None:
     torch = pytest.importorskip("torch")
 
