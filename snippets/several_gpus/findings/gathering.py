@@ -71,7 +71,7 @@ def slower(steps: Sequence[Step]) -> float | None:
                 alone[kernel.name, kernel.grid, shapes].append(kernel.duration_us)
             elif share >= NEXT_TO:
                 beside[kernel.name, kernel.grid, shapes].append(kernel.duration_us)
-    both = alone.keys() & beside.keys()
+    both = [key for key in alone if key in beside]  # in one order: sums of floats depend on it
     if not both:
         return None
     return sum(sum(beside[key]) for key in both) / sum(len(beside[key]) * median(alone[key]) for key in both)
