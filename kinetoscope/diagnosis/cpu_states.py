@@ -19,6 +19,7 @@ from kinetoscope.trace.events import (
     Trace,
     by_start,
     last_end_us,
+    outer_first,
     starting_in,
 )
 from kinetoscope.trace.intervals import Interval, intersect, interval, ns, subtract, union, union_of
@@ -214,7 +215,7 @@ class CpuStates:
         found: list[CpuSpan] = []
         for (_, pause), (end, _) in pairwise(self.steps):
             starting = [span for spans in lists for span in starting_in(spans, pause / 1000, end / 1000)]
-            within = sorted((span for span in starting if interval(span)[1] <= end), key=_outer_first)
+            within = sorted((span for span in starting if interval(span)[1] <= end), key=outer_first)
             for thread in self.threads:
                 found += outermost(span for span in within if span.thread == thread)
         return found
@@ -260,7 +261,3 @@ def _times_of(spans: list[Span]) -> list[Interval]:
     """The times of operators and then calls, each in start order."""
     spans.sort(key=by_start)
     return union_of(spans)
-
-
-def _outer_first(span: Span) -> tuple[float, float]:
-    return span.start_us, -span.duration_us

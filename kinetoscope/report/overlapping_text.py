@@ -7,6 +7,7 @@ from statistics import median
 
 from kinetoscope.trace.annotations import Group, pattern
 from kinetoscope.trace.events import Trace
+from kinetoscope.trace.gpu_marks import with_gpu_annotations
 from kinetoscope.trace.marks import WHOLE
 from kinetoscope.trace.overlapping import find_overlap
 from kinetoscope.trace.process_events import Part
@@ -20,7 +21,8 @@ def overlapping_text(trace: Trace) -> str:
     """Why a trace names no single step, and how long each thread's steps take; empty if it is for another reason."""
     if trace.steps_from != WHOLE or trace.processes:
         return ""
-    groups = find_overlap(Part("", trace.cpu_ops, trace.calls, trace.activities)).groups
+    part = Part("", trace.cpu_ops, trace.calls, trace.activities)
+    groups = find_overlap(with_gpu_annotations(part, trace.gpu_annotations) or part).groups
     if not groups:
         return ""
     names = {without_numbers(group[0].name) for group in groups}

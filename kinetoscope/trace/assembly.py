@@ -82,7 +82,7 @@ def assemble(kept: KeptEvents, metadata: Metadata, *, is_cut: bool = False) -> T
         activities=activities,
         steps=found.steps,
         overheads=_spans(kept.overheads, clock),
-        gpu_annotations=tuple(Span(each.name, each.start_us, each.duration_us) for each in gpu_annotations),
+        gpu_annotations=gpu_annotations,
         unattributed=found.unattributed,
         steps_from=found.steps_from,
         uncounted=found.uncounted,
@@ -277,12 +277,12 @@ def _spans(events: list[Event], clock: Clock) -> tuple[Span, ...]:
     return tuple(Span(event.name, start, duration) for event, start, duration in clock.timed(events))
 
 
-def _gpu_annotations(events: list[Event], clock: Clock) -> list[CpuOp]:
+def _gpu_annotations(events: list[Event], clock: Clock) -> tuple[CpuOp, ...]:
     """Annotations on the GPU, on device and stream as the thread."""
-    return [
+    return tuple(
         CpuOp(event.name, start, duration, f"{_number(event.pid)}/{_number(event.tid)}", is_annotation=True)
         for event, start, duration in clock.timed(events, outer_first=True)
-    ]
+    )
 
 
 def _number(value: object) -> int:

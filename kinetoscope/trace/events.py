@@ -243,7 +243,7 @@ class Trace(Struct, frozen=True):
     activities: tuple[GpuActivity, ...]
     steps: tuple[Step, ...]
     overheads: tuple[Span, ...]
-    gpu_annotations: tuple[Span, ...]
+    gpu_annotations: tuple[CpuOp, ...]  # mirrored on the GPU, with device and stream as the thread
     unattributed: tuple[GpuActivity, ...]
     steps_from: str = "ProfilerStep"  # or another mark of steps: see marks.py
     uncounted: tuple[Uncounted, ...] = ()  # the activities of `unattributed`, by reason
@@ -275,3 +275,8 @@ def last_end_us(spans: Sequence[Span]) -> float:
 
 
 by_start = attrgetter("start_us")
+
+
+def outer_first(span: Span) -> tuple[float, float]:
+    """A key: in start order, and of spans that start together, the longest first, as the parent."""
+    return span.start_us, -span.duration_us

@@ -17,7 +17,7 @@ from itertools import pairwise
 
 from msgspec import structs
 
-from kinetoscope.trace.events import CpuOp, GpuActivity, by_start, in_whole_ns, starting_in
+from kinetoscope.trace.events import CpuOp, CudaCall, GpuActivity, in_whole_ns, outer_first, starting_in
 from kinetoscope.trace.intervals import length_us, union_of
 from kinetoscope.trace.process_events import Part
 from kinetoscope.trace.profiler_steps import number_of
@@ -42,18 +42,14 @@ def with_gpu_annotations(part: Part, annotations: Sequence[CpuOp]) -> Part | Non
     for activity in part.activities:
         if activity.launch is not None or not part.calls:
             work[f"{activity.device}/{activity.stream}"].append(activity)
-    if part.calls or any(not op.is_annotation for op in part.ops):
-        marks = _until_next(sorted(_launched(streams, work), key=_outer_first))
-        return structs.replace(part, ops=sorted([*part.ops, *marks], key=_outer_first)) if marks else None
+    if part.calls or part.ops:
+        marks = _until_next(sorted(_launched(streams, work), key=outer_first))
+        return structs.replace(part, ops=sorted([*part.ops, *marks], key=outer_first)) if marks else None
     base = max(streams, key=lambda stream: length_us(union_of(work.get(stream, ()))))
     placed = {id(activity): activity.start_us for activity in part.activities}
     for stream in streams.keys() - {base}:
         placed |= _placed(_same(streams[base], streams[stream]), work.get(stream, ()))
     return structs.replace(part, ops=_until_next(streams[base]), placed=placed)
-
-
-def _outer_first(op: CpuOp) -> tuple[float, float]:
-    return op.start_us, -op.duration_us
 
 
 def _until_next(annotations: Sequence[CpuOp]) -> list[CpuOp]:
@@ -73,25 +69,22 @@ def _follows(step: CpuOp, after: CpuOp) -> bool:
 def _launched(streams: Streams, work: Mapping[str, Sequence[GpuActivity]]) -> Iterator[CpuOp]:
     """Each annotation at the time in which its work was launched, on the thread that launched it.
 
-    Annotations of one name and place in the order are one, if they are as many on each stream; else those of the stream
-    that has most of them.
+    Annotations of one name, thread and place in the order are one, if they are as many on each stream; else those of
+    the stream that has most of them.
     """
-    by_name: dict[str, list[list[CpuOp]]] = defaultdict(list)
-    for on_stream in streams.values():
-        of_stream: dict[str, list[CpuOp]] = defaultdict(list)
+    named: dict[tuple[str, str], dict[str, list[tuple[CudaCall, CudaCall]]]] = defaultdict(lambda: defaultdict(list))
+    for stream, on_stream in streams.items():
         for annotation in on_stream:
-            of_stream[annotation.name].append(annotation)
-        for name, found in of_stream.items():
-            by_name[name].append(found)
-    for name, found_on in by_name.items():
-        most = max(map(len, found_on))
-        for spans in zip(*(found for found in found_on if len(found) == most), strict=True):
-            within = [starting_in(work.get(span.thread, ()), span.start_us, span.end_us) for span in spans]
-            ends = [activity for each in within if each for activity in (each[0], each[-1])]  # a stream keeps the order
-            if launches := [activity.launch for activity in ends if activity.launch is not None]:
-                start_us, end_us = min(map(by_start, launches)), max(launch.end_us for launch in launches)
-                thread = launches[0].thread
-                yield CpuOp(name, start_us, in_whole_ns(end_us - start_us), thread, is_annotation=True)
+            within = starting_in(work.get(stream, ()), annotation.start_us, annotation.end_us)
+            first, last = (within[0].launch, within[-1].launch) if within else (None, None)  # a stream keeps the order
+            if first is not None and last is not None:
+                named[annotation.name, first.thread][stream].append((first, last))
+    for (name, thread), found_on in named.items():
+        most = max(map(len, found_on.values()))
+        for mirrors in zip(*(found for found in found_on.values() if len(found) == most), strict=True):
+            start_us = min(first.start_us for first, _ in mirrors)
+            end_us = max(call.end_us for ends in mirrors for call in ends)
+            yield CpuOp(name, start_us, in_whole_ns(end_us - start_us), thread, is_annotation=True)
 
 
 def _same(base: Sequence[CpuOp], others: Sequence[CpuOp]) -> list[tuple[CpuOp, CpuOp]]:
@@ -102,7 +95,7 @@ def _same(base: Sequence[CpuOp], others: Sequence[CpuOp]) -> list[tuple[CpuOp, C
         for annotation in on_stream:
             names[annotation.name][index].append(annotation)
     pairs = (zip(other, first, strict=True) for first, other in names.values() if len(first) == len(other))
-    return sorted((pair for each in pairs for pair in each), key=lambda pair: _outer_first(pair[0]))
+    return sorted((pair for each in pairs for pair in each), key=lambda pair: outer_first(pair[0]))
 
 
 def _placed(pairs: Sequence[tuple[CpuOp, CpuOp]], activities: Sequence[GpuActivity]) -> Iterator[tuple[int, float]]:

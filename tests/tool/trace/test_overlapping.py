@@ -9,7 +9,7 @@ import pytest
 from kinetoscope.report.headline import headline
 from kinetoscope.trace.events import Trace
 from kinetoscope.trace.kineto import read_trace
-from tests.tool.events import Event, annotation, kernel, launch, op, trace_bytes
+from tests.tool.events import Event, annotation, gpu_annotation, kernel, launch, op, trace_bytes
 from tests.tool.report.samples import diagnosed
 
 CORRELATIONS = count(1)
@@ -80,6 +80,21 @@ def read(*events: Event) -> Trace:
 def test_no_step_is_of_all_threads(events: list[Event], text: str) -> None:
     trace = read(*events)
     assert [(step.name, len(step.activities)) for step in trace.steps] == [("whole trace", len(trace.activities))]
+    assert text in headline(diagnosed(trace))
+
+
+@pytest.mark.parametrize(("later", "steps", "text"), [(900.0, 12, ""), (150.0, 1, "Steps of 2 threads overlap")])
+def test_annotations_on_the_gpu_are_of_the_thread_that_launches(later: float, steps: int, text: str) -> None:
+    """Without annotations on the CPU: requests of two threads on two streams are no requests on two streams each. They
+    take turns, or their launches overlap."""
+    events: list[Event] = []
+    for thread, first in ((1, 0.0), (2, later)):
+        events += [
+            e for e in annotated("request", thread, first=first) if e["cat"] not in ("cpu_op", "user_annotation")
+        ]
+        events += [gpu_annotation("request", first + 2000.0 * n + 100.0, 1600.0, stream=thread) for n in range(6)]
+    trace = read(*events)
+    assert [len(step.activities) for step in trace.steps] == [48 // steps] * steps
     assert text in headline(diagnosed(trace))
 
 
