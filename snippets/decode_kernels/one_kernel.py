@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -24,28 +23,23 @@ BLOCK_KEYS = 32
 some would not fit into registers."""
 
 
-def tiles_of_step(batch: int, int8: bool) -> Tiles:
-    """The default tiles. All products have the same columns. A program holds
-    the weights of two tiles, so the rows are few."""
-    if batch > 1:
-        tile = Tile(16, 512 if int8 else 256, 4, held=0 if int8 else 1)
-        return Tiles(tile, tile, tile, tile, tile, BLOCK_KEYS)
-    tile = Tile(4, 1024, held=4)
-    pairs, down = replace(tile, rows=2), replace(tile, rows=2, held=7)
-    return Tiles(pairs, tile, pairs, down, tile, BLOCK_KEYS)
+def tiles_of_step(batch: int) -> Tiles:
+    """The default tiles. All products have the same steps and warps. A program
+    holds the weights of two tiles, so the groups are few."""
+    tile = Tile(1, held=2 if batch > 8 else 4)
+    return Tiles(tile, tile, tile, tile, tile, BLOCK_KEYS)
 
 
 class OneKernelStep(TokenStep):
     """The same step as one kernel of `programs` programs, which must all run
     at once, since they wait for each other: by default as many as the GPU runs
-    at once. All products have the columns, the stages and the warps of the tile
-    of gate and up. Raises `ValueError` for programs that cannot run at once,
+    at once. All products have the steps and the warps of the tile of gate and up. Raises `ValueError` for programs that cannot run at once,
     and for tensors at addresses that 16 does not divide."""
 
     def __init__(self, model, cache, batch, tiles=None, programs: int = 0):
         super().__init__(model, cache, batch, tiles)
         if tiles is None:
-            self.tiles = tiles_of_step(batch, self.int8)
+            self.tiles = tiles_of_step(batch)
         rows = [
             addresses_of(layer, kept)
             for layer, kept in zip(model.layers, cache, strict=True)
@@ -84,18 +78,18 @@ class OneKernelStep(TokenStep):
             self.scale,
         )  # fmt: skip
         options = self.options(tiles.gate_up)
-        del options["BLOCK_N"], options["DEPENDENT"], options["launch_pdl"]
+        del options["GROUPS"], options["DEPENDENT"], options["launch_pdl"]
         return arguments, {
             **options,
             "K": config.dim,
             "H": config.hidden,
             "HEAD_DIM": config.head_dim,
             "GROUP": self.group,
-            "QKV_N": tiles.qkv.rows,
-            "OUT_N": tiles.out.rows,
-            "UP_N": tiles.gate_up.rows,
-            "DOWN_N": tiles.down.rows,
-            "HEAD_N": tiles.head.rows,
+            "QKV": tiles.qkv.groups,
+            "OUT": tiles.out.groups,
+            "UP": tiles.gate_up.groups,
+            "DOWN": tiles.down.groups,
+            "HEAD": tiles.head.groups,
             "BLOCK_KEYS": tiles.block_keys,
             "SPLITS": tiles.splits,
             "HELD_DOWN": tiles.down.held,

@@ -28,8 +28,8 @@ from snippets.decode_kernels.sizes import (
     power_of_two,
     require,
     require_device,
-    room_on,
     tiles_for,
+    tokens_for,
 )
 from snippets.decoder.compiling import join_projections
 from snippets.decoder.loops import after
@@ -66,10 +66,8 @@ class TokenStep:
         require_device(weight.device, interpreted())
         self.model, self.cache, self.batch = model, cache, batch
         self.early = early and launches_dependents(weight.device)
-        self.tiles = tiles or tiles_for(
-            batch, self.int8, config.dim, room_on(weight.device), self.early
-        )
-        self.tokens = 1 if batch == 1 else max(8, power_of_two(batch))
+        self.tiles = tiles or tiles_for(batch, config.dim)
+        self.tokens = tokens_for(batch)
         splits = self.tiles.splits
         slots = MOST_PROGRAMS * multiprocessors(weight.device)
         like = {"device": weight.device, "dtype": weight.dtype}
@@ -116,10 +114,9 @@ class TokenStep:
         """Constants of a kernel that multiplies, and how it is launched."""
         return {
             "TOKENS": self.tokens,
-            "BLOCK_N": tile.rows,
-            "BLOCK_K": tile.block_k,
-            "STAGES": tile.stages,
-            "PARTS": tile.parts,
+            "GROUPS": tile.groups,
+            "STEPS": tile.steps,
+            "PARTS": tile.warps,
             "HELD": tile.held,
             "INTERPRETED": interpreted(),
             "DEPENDENT": self.early,

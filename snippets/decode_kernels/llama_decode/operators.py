@@ -22,11 +22,10 @@ from .layer_kernels import (
 )
 from .sizes import (
     Tile,
-    Tiles,
     launches_dependents,
     power_of_two,
-    room_on,
     tiles_for,
+    tokens_for,
 )
 from .support import is_interpreted
 
@@ -64,23 +63,16 @@ def options(x: Tensor, tile: Tile) -> dict[str, Any]:
     """Constants of a kernel that multiplies, and how it is launched."""
     batch, dependent = x.shape[0], launches_dependents(x.device)
     return {
-        "TOKENS": 1 if batch == 1 else max(8, power_of_two(batch)),
-        "BLOCK_N": tile.rows,
-        "BLOCK_K": tile.block_k,
-        "STAGES": tile.stages,
-        "PARTS": tile.parts,
+        "TOKENS": tokens_for(batch),
+        "GROUPS": tile.groups,
+        "STEPS": tile.steps,
+        "PARTS": tile.warps,
         "HELD": tile.held,
         "INTERPRETED": is_interpreted(),
         "DEPENDENT": dependent,
         "num_warps": tile.warps,
         "launch_pdl": dependent,
     }
-
-
-def tiles_on(device: torch.device, batch: int, width: int) -> Tiles:
-    """The tiles for a batch and a model of this width on a device."""
-    early = launches_dependents(device)
-    return tiles_for(batch, False, width, room_on(device), early)
 
 
 def ready(tensor: Tensor) -> Tensor:
@@ -111,7 +103,7 @@ def project(
     """
     batch, kv_heads, length, head_dim = keys.shape
     heads = q.shape[0] // head_dim
-    tile = tiles_on(x.device, batch, x.shape[1]).qkv
+    tile = tiles_for(batch, x.shape[1]).qkv
     x, gain, q, k, v = map(ready, (x, gain, q, k, v))
     cos, sin = ready(cos), ready(sin)
     out = x.new_empty(batch, heads * head_dim)
@@ -160,7 +152,7 @@ def complete(
     """
     batch, kv_heads, length, head_dim = keys.shape
     heads, (hidden, dim) = q.shape[1] // head_dim, gate.shape
-    tiles = tiles_on(x.device, batch, dim)
+    tiles = tiles_for(batch, dim)
     given = (gain, out, gate, up, down)
     gain, out, gate, up, down = map(ready, given)
     copied = any(map(is_not, given, (gain, out, gate, up, down)))
