@@ -33,8 +33,9 @@ def tiles_of_step(batch: int) -> Tiles:
 class OneKernelStep(TokenStep):
     """The same step as one kernel of `programs` programs, which must all run
     at once, since they wait for each other: by default as many as the GPU runs
-    at once. All products have the steps and the warps of the tile of gate and up. Raises `ValueError` for programs that cannot run at once,
-    and for tensors at addresses that 16 does not divide."""
+    at once. All products have the steps and the warps of the tile of gate and
+    up. Raises `ValueError` for programs that cannot run at once, and for
+    tensors at addresses that 16 does not divide."""
 
     def __init__(self, model, cache, batch, tiles=None, programs: int = 0):
         super().__init__(model, cache, batch, tiles)

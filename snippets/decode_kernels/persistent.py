@@ -116,8 +116,14 @@ def step_kernel(
     pairs = (heads + 2 * kv_heads) * half
     # the rows of the first tile of each part
     my_row = pair_row(grouped(me * 8 * QKV, pairs, QKV), HEAD_DIM)
-    my_out, my_down = grouped(me * 8 * OUT, K, OUT), grouped(me * 8 * DOWN, K, DOWN)
-    my_up, my_word = grouped(me * 8 * UP, H, UP), grouped(me * 8 * HEAD, N, HEAD)
+    my_out, my_down = (
+        grouped(me * 8 * OUT, K, OUT),
+        grouped(me * 8 * DOWN, K, DOWN),
+    )
+    my_up, my_word = (
+        grouped(me * 8 * UP, H, UP),
+        grouped(me * 8 * HEAD, N, HEAD),
+    )
     passed = 0
     held, below = hold(
         address(table, 1, head), my_row, half, K, STEPS, PARTS, HELD

@@ -122,9 +122,7 @@ def multiply(
     squares = tl.zeros((PARTS, TOKENS, TOKENS), tl.float32)
     for k in tl.static_range(0, K, width):
         if k + ahead * width < K:
-            held += (
-                block_of(weight, row, k + ahead * width, K, STEPS, PARTS),
-            )
+            held += (block_of(weight, row, k + ahead * width, K, STEPS, PARTS),)
             if PAIRED:
                 next_below = block_of(
                     below, row + second, k + ahead * width, K, STEPS, PARTS
@@ -174,9 +172,12 @@ def operand(w, INTERPRETED: tl.constexpr):
     columns: tl.constexpr = w.shape[3] * 4 * w.shape[5]
     rows: tl.constexpr = 8 * w.shape[4]
     w = tl.reshape(
-        w, (4, 8, PARTS, w.shape[3], w.shape[4], w.shape[5] // together, together)
+        w,
+        (4, 8, PARTS, w.shape[3], w.shape[4], w.shape[5] // together, together),
     )
-    return tl.reshape(tl.permute(w, 2, 3, 5, 0, 6, 4, 1), (PARTS, columns, rows))
+    return tl.reshape(
+        tl.permute(w, 2, 3, 5, 0, 6, 4, 1), (PARTS, columns, rows)
+    )
 
 
 @triton.jit

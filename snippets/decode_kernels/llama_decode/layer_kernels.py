@@ -28,8 +28,8 @@ def project_kernel(
     COUNTERS: tl.constexpr,
 ):  # fmt: skip
     """Norm, products, rotation, and the write into the cache, of 8 GROUPS
-    pairs of rows of one of three weights. Row `position` of the cache is written, or
-    row 0 if there is none.
+    pairs of rows of one of three weights. Row `position` of the cache is
+    written, or row 0 if there is none.
 
     cos and sin: (M, HEAD_DIM), with `angle_stride` from token to token.
     """

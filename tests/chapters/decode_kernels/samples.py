@@ -155,11 +155,12 @@ def tiles(fastest: float = 0.98) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for size, us in (("1.1b", TOKEN_US["kernels"]), ("8b", LARGE_US["kernels"])):
         steps = {
-            "chosen": around(us),
-            "4 x 1024, 4 warps, 2 held": around(1.01 * us),
-            "8 x 2048, 8 warps, 1 held": around(fastest * us),
+            "8 x 512, 4 warps, 4 held": around(us),
+            "8 x 256, 4 warps, 2 held": around(1.01 * us),
+            "8 x 1024, 8 warps, 1 held": around(fastest * us),
         }
-        found[f"{size}, batch 1, bf16"] = {part: steps for part in PART_NAMES if part != "attend"}
+        swept = {"chosen": "8 x 512, 4 warps, 4 held", "us": steps}
+        found[f"{size}, batch 1, bf16"] = {part: swept for part in PART_NAMES if part != "attend"}
     return found
 
 

@@ -280,7 +280,14 @@ def test_rows_of_the_tables(device: Device) -> None:
     ]
     assert cells(missing.missing_table(device, "8 billion"), "attention")[2] == "–"
     row = cells(tiles.tile_table(device, "1.1 billion"), "output projection")
-    assert row[1:] == ["8 x 2048, 8 warps, 1 held", "2", "578 µs", "590 µs", "0.98x"]
+    assert row[1:] == [
+        "8 x 1024, 8 warps, 1 held",
+        "8 x 512, 4 warps, 4 held",
+        "2",
+        "578 µs",
+        "590 µs",
+        "0.98x",
+    ]
     assert cells(choosing.choices(device), "early-launch step")[-2:] == ["0.42x", "0.74x"]
     assert cells(choosing.generate_choices(device), choosing.GENERATE_OURS)[-2:] == ["1.64x", "–"]
 
