@@ -80,7 +80,8 @@ def residual_part(
     of 8 GROUPS columns, and holds the weights of its first tile already."""
     rows: tl.constexpr = 8 * GROUPS
     programs = tl.num_programs(0)
-    for tile in range(tl.program_id(0), tl.cdiv(N, rows), programs):
+    me, tiles = tl.program_id(0), tl.cdiv(N, rows)
+    for tile in tl.range(me, tiles, programs, num_stages=1):
         next_row = grouped((tile + programs) * rows, N, GROUPS)
         following, _ = hold(weight, next_row, None, K, STEPS, PARTS, HELD)
         residual_tile(
@@ -141,7 +142,8 @@ def step_kernel(
             out_scale = address(entry, 9, head_scale)
             gate_up_scale = address(entry, 10, head_scale)
             down_scale = address(entry, 11, head_scale)
-        for tile in range(me, tl.cdiv(pairs, 8 * QKV), programs):
+        tiles = tl.cdiv(pairs, 8 * QKV)
+        for tile in tl.range(me, tiles, programs, num_stages=1):
             first = tile * 8 * QKV
             next_pair = grouped(first + programs * 8 * QKV, pairs, QKV)
             following, following_below = hold(
@@ -175,7 +177,8 @@ def step_kernel(
         held_up, below_up = hold(gate_up, my_up, H, K, STEPS, PARTS, HELD)
         passed += programs
         arrive_and_wait(arrived, passed, INTERPRETED)
-        for tile in range(me, tl.cdiv(H, 8 * UP), programs):
+        tiles = tl.cdiv(H, 8 * UP)
+        for tile in tl.range(me, tiles, programs, num_stages=1):
             next_row = grouped((tile + programs) * 8 * UP, H, UP)
             following, following_below = hold(
                 gate_up, next_row, H, K, STEPS, PARTS, HELD

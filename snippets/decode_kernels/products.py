@@ -15,6 +15,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+TOKEN_BLOCKS = tl.constexpr(2)
+"""So many blocks of the tokens are on their way, from the cache."""
 SMALLER = tl.constexpr(1 / 256)
 """In int8, tokens are multiplied as numbers of 16 bits with 5 bits of exponent.
 So much smaller, even tokens of 10 million are far from infinity."""
@@ -120,16 +122,32 @@ def multiply(
     acc = tl.zeros((PARTS, TOKENS, 8 * groups), tl.float32)
     other = acc
     squares = tl.zeros((PARTS, TOKENS, TOKENS), tl.float32)
+    loaded, gains = (), ()
+    for k in tl.static_range(0, min(K, TOKEN_BLOCKS * width), width):
+        y, g = tokens_at(
+            x, gain, M, k, K, TOKENS, STEPS, PARTS, each, NORM, CACHE
+        )
+        loaded += (y,)
+        gains += (g,)
     for k in tl.static_range(0, K, width):
         if k + ahead * width < K:
-            held += (block_of(weight, row, k + ahead * width, K, STEPS, PARTS),)
+            held += (
+                block_of(weight, row, k + ahead * width, K, STEPS, PARTS),
+            )
             if PAIRED:
                 next_below = block_of(
                     below, row + second, k + ahead * width, K, STEPS, PARTS
                 )
                 held_below += (next_below,)
-        y, raw = tokens_of(
-            x, gain, weight, M, k, K, TOKENS, STEPS, PARTS, NORM, CACHE,
+        if k + TOKEN_BLOCKS * width < K:
+            y, g = tokens_at(
+                x, gain, M, k + TOKEN_BLOCKS * width, K, TOKENS, STEPS, PARTS,
+                each, NORM, CACHE,
+            )  # fmt: skip
+            loaded += (y,)
+            gains += (g,)
+        y, raw = operands_of(
+            loaded[k // width], gains[k // width], TOKENS, each, NORM,
             INTERPRETED,
         )  # fmt: skip
         w = operand(held[k // width], INTERPRETED)
@@ -200,28 +218,27 @@ def converted(w):
 
 
 @triton.jit
-def tokens_of(
-    x, gain, weight, M, k,
+def tokens_at(
+    x, gain, M, k,
     K: tl.constexpr, TOKENS: tl.constexpr, STEPS: tl.constexpr,
-    PARTS: tl.constexpr, NORM: tl.constexpr, CACHE: tl.constexpr,
-    INTERPRETED: tl.constexpr,
+    PARTS: tl.constexpr, EACH: tl.constexpr, NORM: tl.constexpr,
+    CACHE: tl.constexpr,
 ):  # fmt: skip
-    """Columns of all tokens, in the order of a block of weights: what
-    multiplies the weights, and x itself, (PARTS, TOKENS, columns) each."""
-    each: tl.constexpr = 16 if weight.dtype.element_ty == tl.int8 else 8
-    loads: tl.constexpr = each // 8
+    """The columns of all tokens that a block of weights with EACH weights in 16
+    bytes multiplies, and the gain of a norm at these columns."""
+    loads: tl.constexpr = EACH // 8
     thread = tl.arange(0, 4)[:, None, None, None, None, None]
     part = tl.arange(0, PARTS)[None, None, :, None, None, None]
     step = tl.arange(0, STEPS)[None, None, None, :, None, None]
     load = tl.arange(0, TOKENS // 8 * loads)[None, None, None, None, :, None]
-    col = ((step * PARTS + part) * 4 + thread) * each + load % loads * 8 + k
+    col = ((step * PARTS + part) * 4 + thread) * EACH + load % loads * 8 + k
     col += tl.arange(0, 8)[None, None, None, None, None, :]
     token = tl.arange(0, 8)[None, :, None, None, None, None]
     # behind the last token this token again, since a row of results is its own
     token = tl.minimum(token + load // loads * 8, M - 1)
     at, its_gain = x + token * K + col, gain + col + token * 0
     g = 0.0
-    if K % (STEPS * PARTS * 4 * each) == 0:
+    if K % (STEPS * PARTS * 4 * EACH) == 0:
         y = tl.load(at, cache_modifier=CACHE)
         if NORM:
             g = tl.load(its_gain)
@@ -229,10 +246,20 @@ def tokens_of(
         y = tl.load(at, col < K, 0.0, cache_modifier=CACHE)
         if NORM:
             g = tl.load(its_gain, (col < K) & (token >= 0), 0.0)
+    return y, g
+
+
+@triton.jit
+def operands_of(
+    y, gain, TOKENS: tl.constexpr, EACH: tl.constexpr, NORM: tl.constexpr,
+    INTERPRETED: tl.constexpr,
+):  # fmt: skip
+    """What multiplies a block of weights, and the tokens themselves, (PARTS,
+    TOKENS, columns) each, in the order of the weights' columns."""
     raw = ordered(y, TOKENS, 2)
     if NORM:
-        y = product(y, g, INTERPRETED)
-    if each == 16:
+        y = product(y, gain, INTERPRETED)
+    if EACH == 16:
         if not INTERPRETED:
             y = (y.to(tl.float32) * SMALLER).to(tl.float16)
         return ordered(y, TOKENS, 4), raw

@@ -58,21 +58,21 @@ NARROW = Tiles(
     out=Tile(1, 4, 4, 4),
     gate_up=Tile(1, 4, 4, 4),
     down=Tile(1, 4, 8, 6),
-    head=Tile(2, 4, 4, 4),
+    head=Tile(1, 4, 8, 2),
 )
 WIDE = Tiles(
     qkv=Tile(1, 4, 8, 4),
     out=Tile(2, 4, 8, 4),
     gate_up=Tile(1, 4, 8, 4),
     down=Tile(2, 4, 8, 5),
-    head=Tile(2, 4, 8, 4),
+    head=Tile(1, 4, 8, 2),
 )
 SIXTEEN_TOKENS = Tiles(
     qkv=Tile(1, 2, 8, 4),
     out=Tile(1, 2, 8, 8),
     gate_up=Tile(1, 2, 8, 4),
     down=Tile(1, 2, 8, 8),
-    head=Tile(1, 2, 8, 4),
+    head=Tile(1, 2, 8, 2),
 )
 
 

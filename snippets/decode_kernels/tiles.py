@@ -150,16 +150,20 @@ def head_part(
     largest = tl.full((TOKENS,), float("-inf"), tl.float32)
     word = tl.full((TOKENS,), 0, tl.int32) + N
     ROWS: tl.constexpr = 8 * GROUPS
-    for tile in range(me, tl.cdiv(N, ROWS), programs):
+    # one stage: otherwise copies of later tokens would fill shared memory
+    for tile in tl.range(me, tl.cdiv(N, ROWS), programs, num_stages=1):
         row = tile * ROWS + tl.arange(0, ROWS)[None, :]
         following, _ = hold(
             weight, grouped((tile + programs) * ROWS, N, GROUPS), None, K,
             STEPS, PARTS, HELD,
         )  # fmt: skip
+        # 0 in each round, which the compiler does not know: otherwise it would
+        # keep all of x in registers meanwhile
+        zero = tl.where(tile == N, 16, 0)
         logit, _ = multiply(
-            x, gain, weight, scale, grouped(tile * ROWS, N, GROUPS), 0, held,
-            held, M, eps, K, TOKENS, STEPS, PARTS, True, False, CACHE,
-            INTERPRETED,
+            x + zero, gain + zero, weight, scale,
+            grouped(tile * ROWS, N, GROUPS), 0, held, held, M, eps, K, TOKENS,
+            STEPS, PARTS, True, False, CACHE, INTERPRETED,
         )  # fmt: skip
         # compared as a model compares: rounded
         logit = logit.to(x.dtype.element_ty).to(tl.float32)
