@@ -13,11 +13,10 @@ from snippets.decode_kernels.sizes import Tile, Tiles
 from snippets.decode_kernels.steps import TokenStep
 from snippets.fused_mlp.geglu.launch import interpreted
 
-PER_MULTIPROCESSOR = 2
+PER_MULTIPROCESSOR = 1
 """Programs of the kernel of a whole step on each multiprocessor."""
 REGISTERS = 255
-"""Of a thread. Left to choose, the compiler may spill some of them, so that a
-third program fits."""
+"""Of a thread."""
 BLOCK_KEYS = 32
 """Keys that a program of attention loads at a time: of more, with wide heads,
 some would not fit into registers."""
@@ -26,7 +25,7 @@ some would not fit into registers."""
 def tiles_of_step(batch: int) -> Tiles:
     """The default tiles. All products have the same steps and warps. A program
     holds the weights of two tiles, so the groups are few."""
-    tile = Tile(1, held=2 if batch > 8 else 4)
+    tile = Tile(1, 2 if batch > 8 else 4, 8, 2)
     return Tiles(tile, tile, tile, tile, tile, BLOCK_KEYS)
 
 

@@ -102,7 +102,8 @@ def check_loads(code: Code, tile: Tile, columns: int, paired: bool, int8: bool, 
     loads = [line for line in code.lines if line.startswith("LDG.E.EF")]
     assert {line.split()[0] for line in loads} == {"LDG.E.EF.128"}
     assert len(loads) == whole + (held if again else 0)
-    assert [code.count(name) for name in ("LDSM", "LDGSTS", "I2F")] == [0, 0, 0]
+    assert [code.count(name) for name in ("LDGSTS", "I2F")] == [0, 0]
+    assert code.count("LDSM") <= (2 if again else 0), "of results only"
     if early:
         first = [line.split()[0] for line in code.lines[: 1 + code.lines.index("ACQBULK")]]
         assert len([name for name in first if name == "LDG.E.EF.128"]) == held
@@ -145,8 +146,8 @@ def test_attention_multiplies_on_tensor_cores(capability: int) -> None:
 
 @pytest.mark.parametrize(("int8", "capability"), [(False, 80), (False, 90), (True, 90)])
 def test_a_whole_step_fits_a_multiprocessor(int8: bool, capability: int) -> None:
-    """One kernel holds the registers of its largest part: a thread has 210 to 255, and two programs fit. While they
-    wait at a barrier, enough bytes are on their way.
+    """One kernel holds the registers of its largest part: a thread has 210 to 255, and one program of eight warps fits.
+    While it waits at a barrier, enough bytes are on their way.
 
     The compiler keeps up to 4 numbers in memory, in int8 up to 16.
     """
