@@ -22,10 +22,10 @@ BLOCK_KEYS = 32
 some would not fit into registers."""
 
 
-def tiles_of_step(batch: int) -> Tiles:
+def tiles_of_step(batch: int, int8: bool) -> Tiles:
     """The default tiles. All products have the same steps and warps. A program
     holds the weights of two tiles, so the groups are few."""
-    tile = Tile(1, 2 if batch > 8 else 4, 8, 2)
+    tile = Tile(1, 2 if batch > 8 or int8 else 4, 8, 2)
     return Tiles(tile, tile, tile, tile, tile, BLOCK_KEYS)
 
 
@@ -39,7 +39,7 @@ class OneKernelStep(TokenStep):
     def __init__(self, model, cache, batch, tiles=None, programs: int = 0):
         super().__init__(model, cache, batch, tiles)
         if tiles is None:
-            self.tiles = tiles_of_step(batch)
+            self.tiles = tiles_of_step(batch, self.int8)
         rows = [
             addresses_of(layer, kept)
             for layer, kept in zip(model.layers, cache, strict=True)
