@@ -18,6 +18,7 @@ from typing import Literal
 from kinetoscope.compare.damaged import damage_of
 from kinetoscope.compare.noise import Shift, shift, typical
 from kinetoscope.compare.same_steps import marks_of, same_steps, sequence
+from kinetoscope.ranks.one_job import ranks_text
 from kinetoscope.trace.alignment import Change, ChangeKind, align
 from kinetoscope.trace.events import GpuActivity, Step, Trace, TraceError
 from kinetoscope.trace.kernel_names import decode_kernel_name
@@ -84,6 +85,8 @@ class Comparison:
     """What was done about steps that are marked differently, or why they do not compare."""
     damage: tuple[str, ...] = ()
     """What the files of each side lost, a sentence each."""
+    ranks: str = ""
+    """That the files are ranks of one job, or may be, in a sentence; empty if nothing says so."""
 
 
 def compare(before: Sequence[Trace], after: Sequence[Trace]) -> Comparison:
@@ -92,7 +95,7 @@ def compare(before: Sequence[Trace], after: Sequence[Trace]) -> Comparison:
         require_steps(trace)
         if not any(step.activities for step in trace.steps):
             raise TraceError("no GPU work in any step; record the GPU, and steps that contain the work")
-    damage = damage_of(before, after)
+    damage, ranks = damage_of(before, after), ranks_text(before, after)
     same = same_steps(before, after)
     sides = before, after = same.sides
     unit: Literal["run", "step"] = "run" if max(map(len, sides)) > 1 else "step"
@@ -124,6 +127,7 @@ def compare(before: Sequence[Trace], after: Sequence[Trace]) -> Comparison:
         do_steps_compare=same.do_compare,
         notes=same.notes,
         damage=damage,
+        ranks=ranks,
     )
 
 

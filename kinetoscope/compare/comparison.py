@@ -12,6 +12,7 @@ from kinetoscope.compare.noise import ALPHA, Shift, shift
 from kinetoscope.compare.same_steps import ADVICE, marked_differently
 from kinetoscope.html import Cell, Html, Part, details, note, table
 from kinetoscope.ranks.digest import Digest, digest
+from kinetoscope.ranks.one_job import ranks_text
 from kinetoscope.trace.alignment import ChangeKind
 from kinetoscope.trace.events import Trace, TraceError
 
@@ -63,6 +64,7 @@ def comparison(before: Trace | Digest, after: Trace | Digest) -> Comparison:
         do_steps_compare=not differ,
         notes=notes,
         damage=damage_of([before], [after]),
+        ranks=ranks_text([before], [after]),
     )
 
 
@@ -146,11 +148,11 @@ def percent_texts(changed: Shift | None) -> tuple[str | None, str | None]:
 def change_text(result: Comparison) -> str:
     """The change of the GPU's busy time. If the step's time changed more, also the idle time that explains it.
 
-    If the steps of the two sides do not compare, why not.
+    If the steps of the two sides do not compare, why not; and first, that the files are ranks of one job.
     """
     if not result.do_steps_compare:
-        return f"Times per step do not compare. {' '.join(result.notes)}"
-    return f"{_busy_text(result)} {_step_text(result)}".rstrip()
+        return f"{result.ranks} Times per step do not compare. {' '.join(result.notes)}".lstrip()
+    return f"{result.ranks} {_busy_text(result)} {_step_text(result)}".strip()
 
 
 def _step_text(result: Comparison) -> str:

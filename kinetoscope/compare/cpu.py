@@ -16,6 +16,7 @@ from kinetoscope.compare.same_steps import ADVICE, UNMARKED, marked_differently,
 from kinetoscope.diagnosis.cpu_states import CAUSES
 from kinetoscope.diagnosis.cpu_times import STATES, cpu_causes, is_cpu_only, own_times
 from kinetoscope.diagnosis.facts import Facts
+from kinetoscope.ranks.one_job import ranks_text
 from kinetoscope.trace.alignment import ChangeKind
 from kinetoscope.trace.events import Trace, TraceError
 from kinetoscope.trace.marks import WHOLE
@@ -68,6 +69,8 @@ class CpuComparison:
     """Why steps do not compare, or may not."""
     damage: tuple[str, ...] = ()
     """What the files of each side lost, a sentence each."""
+    ranks: str = ""
+    """That the files are ranks of one job, or may be, in a sentence; empty if nothing says so."""
 
 
 def are_cpu(before: Sequence[Trace], after: Sequence[Trace]) -> bool:
@@ -109,6 +112,7 @@ def compare_cpu(before: Sequence[Trace], after: Sequence[Trace]) -> CpuCompariso
         do_steps_compare=not why,
         notes=(why,) if why else (UNMARKED,) if is_whole else (),
         damage=damage_of(before, after),
+        ranks=ranks_text(before, after),
     )
 
 

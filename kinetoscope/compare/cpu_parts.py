@@ -21,7 +21,12 @@ _NAME_COLUMNS = 44
 
 
 def cpu_change_text(result: CpuComparison) -> str:
-    """The change of a step's time, with its noise; if the steps of the two sides do not compare, why not."""
+    """The change of a step's time, with its noise; if the steps of the two sides do not compare, why not; and first,
+    that the files are ranks of one job."""
+    return f"{result.ranks} {_change_text(result)}".lstrip()
+
+
+def _change_text(result: CpuComparison) -> str:
     if not result.do_steps_compare:
         return f"Times per step do not compare. {' '.join(result.notes)}"
     percent, noise = result.step.percent, result.step.noise_percent

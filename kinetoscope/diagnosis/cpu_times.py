@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple, TypeVar
@@ -12,11 +13,11 @@ from msgspec import structs
 from kinetoscope.diagnosis.cpu_states import CAUSES, Cause
 from kinetoscope.diagnosis.facts import Facts
 from kinetoscope.diagnosis.sites import is_own_code
-from kinetoscope.trace.events import CpuOp, PythonFunction, in_whole_ns
-from kinetoscope.trace.intervals import Interval, contains, length_us, ns
+from kinetoscope.trace.events import CpuOp, CudaCall, PythonFunction, in_whole_ns
+from kinetoscope.trace.intervals import Interval, contains, length_us, ns, union_of
 from kinetoscope.trace.text import without_address
 
-E = TypeVar("E", bound=CpuOp | PythonFunction)
+E = TypeVar("E", bound=CpuOp | CudaCall | PythonFunction)
 STATES: dict[Cause, tuple[str, str]] = {
     "garbage collection": ("garbage collection", "Python frees objects"),
     "compiling": ("compiling", "Dynamo, Inductor or Triton compile"),
@@ -54,6 +55,19 @@ def cpu_causes(facts: Facts) -> dict[Cause, float]:
 def operator_times(facts: Facts) -> dict[str, OwnTime]:
     """Operators by their own time, the longest first, without operators that fetch batches."""
     return _by_name(own_times(facts.step_operators), len(facts.steps))
+
+
+def call_times(facts: Facts) -> dict[str, OwnTime]:
+    """Calls of the runtime outside of operators by their own time, the longest first; each until its step ends."""
+    inside = union_of(facts.step_operators)
+    calls = [call for call in facts.in_steps(facts.cpu.calls) if not contains(inside, ns(call.start_us))]
+    starts = [start for start, _ in facts.windows]
+    ends = (facts.windows[bisect_right(starts, ns(call.start_us)) - 1][1] / 1000 for call in calls)
+    within = (
+        structs.replace(call, duration_us=min(call.duration_us, end_us - call.start_us))
+        for call, end_us in zip(calls, ends, strict=True)
+    )
+    return _by_name(own_times(within), len(facts.steps))
 
 
 def function_times(facts: Facts) -> dict[str, OwnTime]:
@@ -102,7 +116,7 @@ def own_times(spans: Iterable[E]) -> Iterator[tuple[E, int]]:
     return zip(listed, own, strict=True)
 
 
-def _by_name(times: Iterable[tuple[CpuOp | PythonFunction, int]], steps: int) -> dict[str, OwnTime]:
+def _by_name(times: Iterable[tuple[CpuOp | CudaCall | PythonFunction, int]], steps: int) -> dict[str, OwnTime]:
     own: dict[str, int] = defaultdict(int)
     calls: dict[str, int] = defaultdict(int)
     for span, own_ns in times:

@@ -12,12 +12,15 @@ from kinetoscope.diagnosis.sites import has_operator
 from kinetoscope.diagnosis.sources import CPU_AND_GPU, SHAPES, STEPS
 from kinetoscope.diagnosis.start_up import runtime_name
 from kinetoscope.trace.events import GpuActivity
+from kinetoscope.trace.missing_gpu import unread_work
 
 
 def no_gpu_work(rule: Rule, facts: Facts) -> CannotTell | None:
     """For a rule about GPU work."""
     if any(step.activities for step in facts.steps):
         return None
+    if unread_work(facts.trace):
+        return CannotTell(rule, "no step has GPU work that is read", "")
     return CannotTell(rule, "no step has GPU work", CPU_AND_GPU)
 
 

@@ -86,6 +86,9 @@ class Finding:
     """The values in the title, for programs."""
     doubt: str = ""
     """Why this trace alone cannot tell that it is a fault, and what can; the confidence is then low."""
+    beside_us: float = 0.0
+    """Time per step outside of the steps of the mean that the fault is about: a pause after each step, or the time that
+    is lost once."""
 
     @property
     def confidence(self) -> Confidence:
@@ -97,9 +100,13 @@ class Finding:
         """The doubt, if any, and the fix."""
         return " ".join(filter(None, (self.doubt, self.advice or self.rule.advice)))
 
+    def whole_us(self, step_us: float) -> float:
+        """The time of which the saving is a part: that of the mean step, and the time beside it."""
+        return step_us + self.beside_us
+
     def severity(self, step_us: float) -> Severity:
         """The severity by the share of a step that the finding may save."""
-        return severity_of(self.saving_us_per_step, step_us)
+        return severity_of(self.saving_us_per_step, self.whole_us(step_us))
 
 
 def severity_of(saving_us: float, step_us: float) -> Severity:

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
-from statistics import fmean
+from statistics import fmean, median
 
-from kinetoscope.diagnosis.per_step import disjoint_windows, window, winsorized_mean
+from kinetoscope.diagnosis.per_step import disjoint_windows, usual, window, winsorized_mean
 from kinetoscope.trace.events import Step, Trace
 from kinetoscope.trace.intervals import (
     Interval,
@@ -145,20 +145,43 @@ class StepFacts:
         longer_us = math.fsum(step.end_us - step.start_us - self.busy_us(step) for step in self.steps)
         return round(min(winsorized_mean(savings_us), max(0.0, longer_us) / len(self.steps)), 3)
 
+    def mean_us(self, times_us: Sequence[float]) -> float:
+        """The mean of the steps' times; without the excess of one slow step if it is longer than the mean step."""
+        mean_us = fmean(times_us)
+        return round(mean_us if mean_us <= self.mean_step_us or not median(times_us) else usual(times_us), 3)
+
     @cached_property
     def long_run_us(self) -> float:
         """The time of a step in the long run: its wall time, or its GPU work if the CPU runs ahead. A mean."""
-        times = (max(step.end_us - step.start_us, self.busy_us(step)) for step in self.steps)
-        return round(math.fsum(times) / len(self.steps), 3)
+        return round(math.fsum(self._long_run_times) / len(self.steps), 3)
+
+    @cached_property
+    def _long_run_times(self) -> list[float]:
+        return [self.long_run_of(step) for step in self.steps]
+
+    def long_run_of(self, step: Step) -> float:
+        """The time of a step of the trace in the long run."""
+        return max(step.end_us - step.start_us, self.busy_us(step))
 
     @cached_property
     def mean_step_us(self) -> float:
-        """Wall time of a step in the mean, which one slow step does not raise; at least that of the median step."""
-        return max(self.step_us, round(winsorized_mean([step.end_us - step.start_us for step in self.steps]), 3))
+        """The time of a step in the long run, a mean that one slow step does not raise; at least that of the median
+        step."""
+        return max(self.step_us, round(usual(self._long_run_times), 3))
+
+    def mean_step_for(self, us: float) -> float:
+        """The time of a step of which a mean time per step is a part: `mean_step_us`, or the mean with the slow step
+        if the time is longer than that, because it is the slow step's."""
+        return self.mean_step_us if us <= self.mean_step_us else max(self.mean_step_us, self.long_run_us)
 
     def per_step_us(self, us: float) -> float:
-        """A time of the median step as a mean per step: if there are kinds of step, it stands for its own kind."""
-        return round(us * len(self.kinds[0].steps) / len(self.trace.steps) if self.kinds else us, 3)
+        """A time of the median step as a mean per step: if there are kinds of step, it stands for its own kind, whose
+        steps may take less than the median in the mean."""
+        if not self.kinds:
+            return round(us, 3)
+        of_kind = self.kinds[0].steps
+        times = sum(map(step_us, of_kind)) / self.median_us if self.median_us else math.inf
+        return round(us * min(len(of_kind), times) / len(self.trace.steps), 3)
 
 
 def _are_tokens(tokens: Sequence[Step], steps: Sequence[Step]) -> bool:

@@ -1,18 +1,20 @@
 """Avoidable GPU work that a rule finds in a step, and the finding that sums it up.
 
-A rule looks at each step separately; times are means over the steps, and events are those of one step.
+A rule looks at each step separately; times are means over the steps, and events are those of one step. If a mean is
+longer than the mean step, one slow step does not count.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby, pairwise
+from itertools import chain, groupby, pairwise
 
 from kinetoscope.diagnosis.facts import MAX_EVIDENCE, MIN_SHARE, Facts
 from kinetoscope.diagnosis.rule import Finding, Measured, Rule
-from kinetoscope.trace.events import GpuActivity, Step
+from kinetoscope.trace.events import GpuActivity, Span, Step
+from kinetoscope.trace.intervals import covered_us
 from kinetoscope.trace.queries import busy_us
 
 MAX_LAUNCH_GAP_US = 100.0
@@ -35,8 +37,8 @@ Describe = Callable[[Sequence[Waste], float], str]
 def findings(rule: Rule, facts: Facts, look: Look, describe: Describe) -> list[Finding]:
     """One finding for all waste of a rule; none if the saving is below `MIN_SHARE` of a step.
 
-    The saving never exceeds the time during which one of the activities ran: concurrent kernels save their common time
-    once.
+    The saving of a step never exceeds the step, nor the time during which one of the activities ran: concurrent kernels
+    save their common time once.
     """
     steps = facts.steps
     waste = [look(step) for step in steps]
@@ -44,8 +46,8 @@ def findings(rule: Rule, facts: Facts, look: Look, describe: Describe) -> list[F
         return []
     spent = [_spent_us(each) for each in waste]
     avoidable = [math.fsum(found.avoidable_us for found in each) for each in waste]
-    evidence_us = round(math.fsum(spent) / len(steps), 3)
-    saving_us = round(math.fsum(map(min, avoidable, spent)) / len(steps), 3)
+    evidence_us = facts.mean_us(spent)
+    saving_us = facts.mean_us(list(map(min, avoidable, spent, map(facts.long_run_of, steps))))
     if saving_us <= 0 or saving_us < MIN_SHARE * facts.long_run_us:
         return []
     median = next((index for index, step in enumerate(steps) if step is facts.step), 0)
@@ -69,26 +71,28 @@ def findings(rule: Rule, facts: Facts, look: Look, describe: Describe) -> list[F
 
 
 def _spent_us(waste: Iterable[Waste]) -> float:
-    """The time of the activities, each once, plus the gaps that a `Launched` adds."""
+    """The time of the activities, and of the gaps that a `Launched` adds, each once: streams run side by side."""
     groups = tuple(waste)
-    gaps = math.fsum(found.gaps_us for found in groups if isinstance(found, Launched))
-    return busy_us({id(a): a for found in groups for a in found.activities}.values()) + gaps
+    gaps = (gap for found in groups if isinstance(found, Launched) for gap in found.gaps)
+    activities: Iterator[Span] = (a for found in groups for a in found.activities)
+    return covered_us(list({id(span): span for span in chain(activities, gaps)}.values()))
 
 
 @dataclass(frozen=True)
 class Launched(Waste):
     """Waste of launches: the GPU's idle time between its activities would vanish with them."""
 
-    gaps_us: float = 0.0
+    gaps: tuple[Span, ...] = ()
 
 
 def launched(run: Sequence[GpuActivity]) -> Launched:
     """The waste of launching each activity of a run (see `runs`): all but the longest activity, and the short gaps
     between."""
-    gaps = (after.start_us - before.end_us for before, after in pairwise(run))
-    gaps_us = math.fsum(gap for gap in gaps if 0 < gap <= MAX_LAUNCH_GAP_US)
+    idle = (Span("gap", before.end_us, after.start_us - before.end_us) for before, after in pairwise(run))
+    gaps = tuple(gap for gap in idle if 0 < gap.duration_us <= MAX_LAUNCH_GAP_US)
     longest_us = max((activity.duration_us for activity in run), default=0.0)
-    return Launched(tuple(run), max(0.0, busy_us(run) + gaps_us - longest_us), gaps_us)
+    gaps_us = math.fsum(gap.duration_us for gap in gaps)
+    return Launched(tuple(run), max(0.0, busy_us(run) + gaps_us - longest_us), gaps)
 
 
 def runs(stream: Sequence[GpuActivity], belongs: Callable[[GpuActivity], bool]) -> list[list[GpuActivity]]:

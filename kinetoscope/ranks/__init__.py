@@ -13,6 +13,7 @@ texts.py         the comparison in sentences, and as JSON data
 
 joining.py         merges the traces of ranks into one file
 rank_files.py      what the files tell before: their ranks, times and damage, and whether they are of one job
+one_job.py         whether two files that do not tell their ranks are ranks of one job
 different_runs.py  whether ranks were recorded at one time
 rank_ids.py        ids with the digits of their rank
 process_labels.py  the names and the order of processes in a merged file

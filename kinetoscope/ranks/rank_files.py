@@ -33,6 +33,7 @@ _SAMPLES = 10_000
 _DECODER: msgspec.json.Decoder[dict[str, Raw]] = msgspec.json.Decoder(dict[str, Raw])
 _TIME: msgspec.json.Decoder[float] = msgspec.json.Decoder(Annotated[float, Meta(ge=-1e18, le=1e18)])
 
+UNNUMBERED = "No file tells its rank: the ranks are in the order of the files."
 Event = dict[str, Raw]
 
 
@@ -101,7 +102,7 @@ def readable(text: Raw | bytes) -> Event | str:
 def notes(files: Sequence[RankFile]) -> Iterator[str]:
     """What the merged file lacks, and what may be wrong with it."""
     if files[0].is_numbered:
-        yield "No file tells its rank: the ranks are in the order of the files."
+        yield UNNUMBERED
     if not any(map(_is_placed, files)):
         yield "No file tells its base time: starts on different ranks may not be comparable."
     size = world_size(files)
@@ -176,6 +177,12 @@ def _named_rank(path: Path) -> int | None:
     """3 of `rank3.json.gz`, `trace_rank-3.json` and `tp_r3.json`."""
     matches = (pattern.search(path.name) for pattern in _IN_NAME)
     return next((int(match[1]) for match in matches if match), None)
+
+
+def named_ranks(paths: Sequence[Path]) -> list[int]:
+    """The ranks that the names of files tell; empty if a name tells none, or two the same."""
+    ranks = [rank for path in paths if (rank := _named_rank(path)) is not None]
+    return ranks if len(set(ranks)) == len(paths) else []
 
 
 def _require_one_job(files: Sequence[RankFile]) -> None:

@@ -12,6 +12,7 @@ headline.py          the first screen: a sentence and four measures
 findings.py          the diagnosis: findings, and questions that the trace cannot answer
 waiting.py           who waits for whom: when CPU and GPU work
 gpus.py              how much the GPUs work: each GPU by itself, kernels apart from copies
+drift.py             steps that get longer and longer, and what grows with them
 idle_text.py         sentences about the GPU's idle time, in steps and between them
 cpu_time.py          the CPU's time, if there is no GPU work
 timeline.py          the median step as a drawing
@@ -19,6 +20,7 @@ work_tables.py       tables of kernels, operators and collectives
 device_rows.py       tables of waits for streams and of counters
 places.py            GPU time by module and by source line
 memory.py            allocated memory over time and at its peak
+memory_growth.py     memory that grows from step to step
 counted.py           what was counted, and how the report was made
 several.py           several files: the ranks of a job, or two traces to compare; writes digests
 ranks_document.py    the JSON document of a report on ranks

@@ -41,8 +41,9 @@ a higher one: high may save a fifth of a step, medium a twentieth. Findings that
 first step, do not count.
 
 Of several traces: the ranks of one job side by side, with who is late and what it costs, if all ranks are known and
-different, and their world sizes equal and not 1; otherwise two traces compared. A digest holds what that needs of a
-trace, about 200 KB, and takes its place; digests of ranks merge, in any order and any tree.
+different, and their world sizes equal and not 1, or if two files without a rank were recorded at one time and
+communicate; otherwise two traces compared. A digest holds what that needs of a trace, about 200 KB, and takes its
+place; digests of ranks merge, in any order and any tree.
 
   %(prog)s before.json.gz after.json.gz -o compared.html
   %(prog)s rank3.json.gz --digest-only -o 3.digest.json

@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 
 from kinetoscope.diagnosis.cpu_states import Cause
-from kinetoscope.diagnosis.cpu_times import STATES, cpu_causes, function_times, operator_times
+from kinetoscope.diagnosis.cpu_times import STATES, call_times, cpu_causes, function_times, operator_times
 from kinetoscope.diagnosis.facts import Facts
 from kinetoscope.diagnosis.sources import STACKS
 from kinetoscope.html import Cell, Html, code, note, table
@@ -25,10 +25,15 @@ def dominant(facts: Facts) -> str:
         return ""
     cause, us = next(iter(causes.items()))
     most = "most" if 2 * us > whole else "the largest part"
-    text = f"{most} of a step goes to {STATES[cause][0]} ({100 * us / whole:.0f} %)"
-    names = operator_times(facts) if cause == "launching" else function_times(facts) if cause == "Python" else {}
+    names = list(function_times(facts).items())[:1] if cause == "Python" else []
+    state = STATES[cause][0]
+    if cause == "launching":
+        operators, calls = (list(of(facts).items())[:1] for of in (operator_times, call_times))
+        names = sorted([*operators, *calls], key=lambda each: -each[1].us)
+        state = "operators and calls" if names and names[:1] == calls else state
+    text = f"{most} of a step goes to {state} ({100 * us / whole:.0f} %)"
     if names:
-        name, own = next(iter(names.items()))
+        name, own = names[0]
         text += f", the longest {name} ({100 * own.us / whole:.0f} %)"
     of_steps = lengths_in(facts.step_windows, facts.cpu_parts[cause])
     return text + slow_steps([length / 1000 for length in of_steps])
@@ -45,7 +50,11 @@ def cpu_time_html(facts: Facts) -> Html:
         [_what(cause), format_value(us, "us"), share_cell(us / whole)] for cause, us in causes.items()
     ]
     tables = [table("What the CPU does in a step", ["the CPU does", "time per step", "share of the step"], rows)]
-    for heading, times in (("operator", operator_times(facts)), ("function", function_times(facts))):
+    for heading, times in (
+        ("operator", operator_times(facts)),
+        ("call", call_times(facts)),
+        ("function", function_times(facts)),
+    ):
         rows = [
             [code(name, 70), per_step(own.calls, count), format_value(own.us, "us"), share_cell(own.us / whole)]
             for name, own in list(times.items())[:MOST_NAMES]

@@ -62,7 +62,8 @@ class FindingRow(Struct, frozen=True):
     """The most time that fixing the fault can save in a step; the real saving can be smaller. Ceilings of two findings
     do not add up."""
     ceiling_share: float
-    """The ceiling as a share of `mean_step_us`: 0.25 is a quarter of a step."""
+    """The ceiling as a share of `mean_step_us`: 0.25 is a quarter of a step. A pause between two steps belongs to the
+    step if the fault is in the pause, and so does the time of a fault with `is_once`. At most 1."""
     is_once: bool
     """Whether the fault costs its time only once and not in later steps; `--fail-on` does not count such a fault."""
     evidence_us_per_step: float
@@ -122,7 +123,7 @@ def _row(finding: Finding, ident: str, step_us: float, site: str) -> FindingRow:
         title=finding.title,
         where=finding.where,
         ceiling_us_per_step=round(finding.saving_us_per_step, 3),
-        ceiling_share=share_of(finding.saving_us_per_step, step_us),
+        ceiling_share=share_of(finding.saving_us_per_step, finding.whole_us(step_us)),
         is_once=rule.is_once,
         evidence_us_per_step=round(finding.evidence_us_per_step, 3),
         evidence=tuple(_evidence(finding)),

@@ -50,7 +50,7 @@ def findings_html(diagnosed: DiagnosedTrace, anchors: Anchors, drawn: frozenset[
             badge(finding.severity(step_us)),
             Html(f'<a href="#finding-{index}">{escape(finding.title)}</a>'),
             format_value(finding.saving_us_per_step, "us"),
-            _share(finding.saving_us_per_step, step_us),
+            _share(finding, step_us),
         ]
         for index, finding in enumerate(found, 1)
     ]
@@ -63,8 +63,9 @@ def findings_html(diagnosed: DiagnosedTrace, anchors: Anchors, drawn: frozenset[
     return Html(f"{overview}{''.join(articles)}<p class='lab-note'>{escape(promise)}</p>")
 
 
-def _share(us: float, step_us: float) -> str:
-    percent = 100 * us / step_us if step_us else 0.0
+def _share(finding: Finding, step_us: float) -> str:
+    whole_us = finding.whole_us(step_us)
+    percent = 100 * finding.saving_us_per_step / whole_us if whole_us else 0.0
     return f"{percent:.0f} %" if percent >= 10 else f"{percent:.1f} %"
 
 
@@ -78,12 +79,12 @@ def badge(severity: Severity) -> Html:
 def _article(index: int, finding: Finding, diagnosed: DiagnosedTrace, anchors: Anchors, drawn: frozenset[str]) -> str:
     rule, step_us = finding.rule, diagnosed.mean_step_us
     saving, evidence = finding.saving_us_per_step, finding.evidence_us_per_step
-    width = min(100.0, 100 * saving / step_us) if step_us else 0.0
+    width = min(100.0, 100 * saving / whole_us) if (whole_us := finding.whole_us(step_us)) else 0.0
     bar = (
         f'<svg class="ceiling" width="100%" height="8" aria-hidden="true"><rect width="{width:.2f}%" height="8"/></svg>'
     )
     saves = format_value(saving, "us")
-    of_step = "more than the step itself takes" if saving > step_us else f"{_share(saving, step_us)} of it"
+    of_step = f"{_share(finding, step_us)} of {'a step and the pause after it' if finding.beside_us else 'it'}"
     if rule.is_once:
         of_step = "in the mean of this trace's steps; later steps gain nothing"
     terms = {

@@ -8,13 +8,16 @@ from kinetoscope.diagnosis.rule import Finding
 from kinetoscope.html import Html
 from kinetoscope.report.cpu_time import dominant
 from kinetoscope.report.diagnosed import DiagnosedTrace
+from kinetoscope.report.drift import drift_text
 from kinetoscope.report.gpus import busy_tile, percent, work_clause
 from kinetoscope.report.idle_text import idle_between_steps, idle_in_one_step, unexplained_idle
 from kinetoscope.report.memory import nearly_full
+from kinetoscope.report.memory_growth import memory_growth_text
 from kinetoscope.trace.kernel_names import decode_kernel_name
-from kinetoscope.trace.marks import ITERATIONS
-from kinetoscope.trace.missing_gpu import Dropped
+from kinetoscope.trace.marks import GRAPH_REPLAYS, ITERATIONS, TOKENS
+from kinetoscope.trace.missing_gpu import Dropped, unread_work
 from kinetoscope.trace.queries import durations_sum_us
+from kinetoscope.trace.steps import BETWEEN
 from kinetoscope.trace.text import shortened
 from kinetoscope.trace.tokens import sequences
 from kinetoscope.trace.units import format_value
@@ -28,12 +31,15 @@ WHOLE = "the whole trace"
 
 
 def headline(diagnosed: DiagnosedTrace) -> str:
-    """The time of a step, whether kernels are missing, and the largest cost, in plain text; and whether a GPU's
-    memory is nearly full."""
+    """The time of a step, whether it grows, whether kernels are missing, and the largest cost, in plain text; and
+    whether a GPU's memory grows or is nearly full."""
     lost = _lost(diagnosed)
     if lost and not diagnosed.diagnosis.findings:
         return f"{_step(diagnosed)} {lost} Record the trace again."
-    return " ".join(filter(None, (_step(diagnosed), lost, _cost(diagnosed), nearly_full(diagnosed.memory))))
+    drift = "" if lost else drift_text(diagnosed.facts)
+    memory = memory_growth_text(diagnosed.facts), nearly_full(diagnosed.memory)
+    parts = _step(diagnosed), drift, lost, _cost(diagnosed), *memory
+    return " ".join(filter(None, parts))
 
 
 def _lost(diagnosed: DiagnosedTrace) -> str:
@@ -50,6 +56,8 @@ def _step(diagnosed: DiagnosedTrace) -> str:
     name = "The whole trace" if is_whole else _name(diagnosed)
     kinds = _kinds(diagnosed)
     takes = kinds or f"{name} takes {format_value(diagnosed.step_us, 'us')}"
+    if unread := unread_work(diagnosed.trace):
+        return f"{takes}; {unread}."
     if not diagnosed.has_gpu:
         return f"{takes}; it shows no work on a GPU." if is_whole else f"{takes}; the trace shows no work on a GPU."
     outside = _outside(diagnosed)
@@ -78,9 +86,15 @@ def _name(diagnosed: DiagnosedTrace) -> str:
 
 
 def _outside(diagnosed: DiagnosedTrace) -> str:
-    """The share of the GPU's time in no step, if annotations mark steps: they may be a part of a step."""
+    """The share of the GPU's time in no step, if annotations mark steps: they may be a part of a step. Of a token loop,
+    the share between tokens, where the prompts of further requests are."""
     trace = diagnosed.trace
     us, total_us = durations_sum_us(trace.unattributed), durations_sum_us(trace.activities)
+    if trace.steps_from in (TOKENS, GRAPH_REPLAYS):
+        between = (group.activities for group in trace.uncounted if group.reason == BETWEEN)
+        us = sum(map(durations_sum_us, between))
+        steps = "tokens, as in prompts" if diagnosed.facts.is_token_loop else "the steps"
+        return f"; {percent(us / total_us)} of the GPU's time is between {steps}" if us > MIN_OUTSIDE * total_us else ""
     if not trace.steps_from.startswith(("annotation", "iterations of")) or us <= MIN_OUTSIDE * total_us:
         return ""
     return f"; {percent(us / total_us)} of the GPU's time is in no step"
@@ -96,7 +110,7 @@ def _cost(diagnosed: DiagnosedTrace) -> str:
     found = diagnosed.diagnosis.findings
     if found:
         unit = "token" if diagnosed.facts.is_token_loop else "step"
-        largest = _largest(found[0], diagnosed.mean_step_us, unit)
+        largest = _largest(found[0], diagnosed.mean_step_us, diagnosed.step_us, unit)
         return " ".join(filter(None, (_pauses(diagnosed, found[0]), largest)))
     if unexplained := unexplained_idle(diagnosed) or cpu_alone(diagnosed):
         return unexplained
@@ -123,20 +137,24 @@ def _pauses(diagnosed: DiagnosedTrace, largest: Finding) -> str:
 def cpu_alone(diagnosed: DiagnosedTrace) -> str:
     """The largest part of a step if no rule fired and there is no GPU work; else empty."""
     most = "" if diagnosed.has_gpu else dominant(diagnosed.facts)
-    return f"No rule found a fault: {most}." if most else ""
+    on_cpu = " on the CPU" if most and unread_work(diagnosed.trace) else ""
+    return f"No rule found a fault{on_cpu}: {most}." if most else ""
 
 
-def _largest(finding: Finding, step_us: float, unit: str) -> str:
+def _largest(finding: Finding, step_us: float, usual_us: float, unit: str) -> str:
     if finding.rule.is_once:
         return f"{finding.title}."
     if finding.saving_us_per_step <= 0:
         return f"{finding.rule.title}."
     saves = format_value(finding.saving_us_per_step, "us")
     doubt = f" {finding.doubt}" if finding.doubt else ""
-    title, part = finding.rule.title, finding.saving_us_per_step / step_us if step_us else 0.0
-    if part > 1:
-        return f"{title}: a fix saves at most {saves} per {unit}, more than the {unit} itself takes.{doubt}"
-    return f"{title}: a fix saves at most {saves} per {unit} ({percent(part)}).{doubt}"
+    whole_us = finding.whole_us(step_us)
+    of = percent(finding.saving_us_per_step / whole_us if whole_us else 0.0)
+    if finding.beside_us:
+        of += f" of a {unit} and the pause after it"
+    elif finding.saving_us_per_step > usual_us:
+        of += f" of the {format_value(step_us, 'us')} that a {unit} takes in the mean"
+    return f"{finding.rule.title}: a fix saves at most {saves} per {unit} ({of}).{doubt}"
 
 
 def tiles_html(diagnosed: DiagnosedTrace) -> Html:

@@ -1,15 +1,18 @@
 """Several traces or digests: the ranks of one job side by side, or two traces compared.
 
-They are ranks of one job if all ranks are known and different, and their world sizes equal and not 1. Otherwise two
-files are a comparison, and more are an error.
+They are ranks of one job if all ranks are known and different, and their world sizes equal and not 1; or if no file of
+two tells its rank, but both were recorded at one time and communicate. Otherwise two files are a comparison, and more
+are an error.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+from msgspec import structs
 
 from kinetoscope.compare.comparison import change_text, comparison, comparison_parts
 from kinetoscope.compare.cpu import are_cpu, compare_cpu
@@ -21,6 +24,8 @@ from kinetoscope.ranks.digest import Digest, digest
 from kinetoscope.ranks.digest_files import is_digest, read_any, read_digest, write_digest
 from kinetoscope.ranks.joined import is_merged, read_ranks
 from kinetoscope.ranks.merge import are_ranks, merge
+from kinetoscope.ranks.one_job import are_unnumbered_ranks
+from kinetoscope.ranks.rank_files import UNNUMBERED, named_ranks
 from kinetoscope.ranks.ranks import RanksReport, ranks_report
 from kinetoscope.ranks.texts import ranks_headline
 from kinetoscope.report.rank_findings import Findings, RankFinding, beside_waiting, rank_findings
@@ -84,7 +89,8 @@ def report_several(paths: Sequence[Path], site: str = "") -> MultiReport:
         return _ranks(sides, paths, site)
     raise TraceError(
         f"{len(paths)} files that are not ranks of one job, with one world size and different ranks; give the ranks of "
-        "one job, or two traces to compare, or groups of runs to diff --before ... --after ..."
+        "one job, or two traces to compare, or groups of runs to diff --before ... --after ...; merge takes the ranks "
+        "of traces that tell none from their names or their order"
     )
 
 
@@ -105,9 +111,15 @@ def reduce_to_digest(paths: Sequence[Path], output: Path, rank: int | None = Non
 def _report_two(before: Path, after: Path, site: str) -> MultiReport:
     sides = [read_digest(path) if is_digest(path) else read_trace(path) for path in (before, after)]
     digests = [digest(side) if isinstance(side, Trace) else side for side in sides]
+    warnings: tuple[str, ...] = ()
+    if are_unnumbered_ranks(*sides):
+        named_as = named_ranks((before, after))
+        warnings = () if named_as else (UNNUMBERED,)
+        digests = [_numbered(side, number) for side, number in zip(sides, named_as or (0, 1), strict=True)]
     if _are_ranks(digests):
         reduced = [_reduced(side, made) for side, made in zip(sides, digests, strict=True)]
-        return _ranks(reduced, (before, after), site)
+        report = _ranks(reduced, (before, after), site)
+        return replace(report, warnings=(*warnings, *report.warnings))
     names, files = (before.name, after.name), named([before.name], [after.name])
     if before.name == after.name:
         names = f"{before.parent.name}/{before.name}", f"{after.parent.name}/{after.name}"
@@ -118,6 +130,13 @@ def _report_two(before: Path, after: Path, site: str) -> MultiReport:
         return MultiReport(title, cpu_change_text(cpu), cpu_parts(cpu, names), cpu_document(cpu, files))
     result = comparison(old, new)
     return MultiReport(title, change_text(result), comparison_parts(result, names), comparison_document(result, files))
+
+
+def _numbered(side: Trace | Digest, number: int) -> Digest:
+    """The digest of a file that does not tell its rank, as that of a rank."""
+    if isinstance(side, Trace):
+        return digest(side, number)
+    return structs.replace(side, ranks=tuple(structs.replace(rank, rank=number) for rank in side.ranks))
 
 
 def _read(path: Path) -> Iterator[_Reduced]:

@@ -127,7 +127,8 @@ class TraceReport(Summary, frozen=True, kw_only=True, tag_field="kind", tag="tra
     """Whether times per step can be judged: false if the file is cut off, or kernels, calls or operators in the file
     are damaged or missing."""
     mean_step_us: float
-    """The time by which `ceiling_share` is divided: the mean step, or the median step if the median is longer."""
+    """The time by which `ceiling_share` is divided: the mean step, or the median step if the median is longer. The
+    mean leaves out what the slowest step takes longer than the other steps, unless a fault is about this time."""
     gpus: tuple[GpuRow, ...]
     """The GPUs on which the process computes, by their index."""
     kernels_us_per_step: float

@@ -19,6 +19,7 @@ steps.py           finds the steps by the marks of marks.py, and the work outsid
 annotations.py     steps from annotations and optimizers, with process_events.py for the events of a process
 step_kinds.py      tells kinds of step apart: prefill and decode, training and validation
 loops.py           finds the iterations of an unmarked loop by launches that repeat, with multisets.py
+loop_launches.py   the launches of a thread in their order, for loops.py
 tokens.py          recognizes a step that produces one token
 replays.py         gives the work of CUDA graph replays the operators of their capture
 communication.py   which GPU work communicates, and what it does; identity.py finds it around a launch

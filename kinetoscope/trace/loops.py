@@ -7,6 +7,7 @@ iterations if all of this holds:
 1. At least `MIN_ITERATIONS` agree in nine of ten launches. Of these, the ones with the same kernels and grids count, if
    most have them: so a prefill is no iteration of the token loop after it, and three tokens after one are enough.
 2. Of the stretches from the first iteration to the last, nine of ten are iterations: or else two things take turns.
+   Prompts between tokens do not count, of requests that have two tokens or more on average.
 3. They have most of the GPU time or of the time: since the first iteration if each is a token, else of all. The prompts
    of later requests do not count.
 4. Each is a token by the rules of tokens.py, or has an embedding, a loss or a pick: a layer has none of them.
@@ -16,23 +17,29 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from itertools import chain, pairwise
-from operator import itemgetter
 from statistics import median_low, quantiles
 
 from msgspec import Struct
 
 from kinetoscope.trace.events import CpuOp, CudaCall, GpuActivity, Span, starting_in
+from kinetoscope.trace.loop_launches import Launches, Stretch, launches_of, operators_of
 from kinetoscope.trace.multisets import Counters, common_share, largest_group
-from kinetoscope.trace.tokens import is_token, may_pick_token, may_start_token, outermost
+from kinetoscope.trace.tokens import is_token, may_pick_token, may_start_token
 
 MIN_ITERATIONS, MIN_TOKENS = 4, 3
 SAME_LAUNCHES, SAME_KERNELS = 0.9, 0.5
 """Least common share of the launches of two stretches, and of their kernels with grids, for which they agree."""
 MIN_IN_A_ROW = 0.9
+MIN_PER_PROMPT = 2
+"""Least number of tokens of a request on average, after its prompt: with fewer, two things take turns."""
+MORE_WORK = 1.5
+"""Least work of a prompt between tokens, in tokens."""
 MIN_LAUNCHES = 3
+SAME_NUMBER = 0.8
+"""Two stretches have about as many launches if the fewer are at least this part of the others."""
 MAX_ANCHORS = 12
 NEARBY = 0.1
 """A launch that recurs sooner than after this share of the usual distance belongs to the occurrence before it."""
@@ -47,27 +54,6 @@ class Loop(Struct, frozen=True):
     are_replays: bool = False
 
 
-class _Launches(Struct, frozen=True):
-    """The launches of a thread in their order, as columns: a large trace has millions."""
-
-    keys: list[str] = []
-    details: list[int] = []
-    """Numbers of the kernels with grids, or of the shapes of an operator: places in `different`."""
-    different: list[tuple[Hashable, ...]] = []
-    starts_us: list[float] = []
-    ends_us: list[float] = []
-    work_us: list[float] = []
-    replays: list[bool] = []
-
-    def __len__(self) -> int:
-        return len(self.keys)
-
-
-class _Stretch(Struct, frozen=True):
-    first: int
-    end: int  # exclusive
-
-
 def find_loop(ops: Sequence[CpuOp], calls: Sequence[CudaCall], activities: Sequence[GpuActivity]) -> Loop | None:
     """The iterations of a loop; None without one.
 
@@ -75,7 +61,7 @@ def find_loop(ops: Sequence[CpuOp], calls: Sequence[CudaCall], activities: Seque
     """
     if (calls and not activities) or not _may_be_whole(chain(ops, activities)):
         return None
-    launches = _launches(activities) if activities else _operators(ops)
+    launches = launches_of(activities) if activities else operators_of(ops)
     if len(launches) < 2 * MIN_ITERATIONS:
         return None
     work = sorted((a for a in activities if a.launch is not None), key=_launched_at)
@@ -94,6 +80,8 @@ def find_loop(ops: Sequence[CpuOp], calls: Sequence[CudaCall], activities: Seque
         tokens = [span for span in spans if produces_token(span)] if produces_token(spans[len(spans) // 2]) else []
         if len(tokens) >= max(MIN_TOKENS, MIN_IN_A_ROW * len(spans) - 1):
             return Loop(tokens, are_tokens=True, are_replays=are_replays)
+        if not _are_in_a_row(every, stretches):
+            continue
         if are_replays:
             return None
         is_whole = all(_is_whole(starting_in(ops, start, end)) for start, end in spans)
@@ -111,7 +99,7 @@ def _launched(work: Sequence[GpuActivity], start_us: float, end_us: float) -> Se
     return work[bisect_left(work, start_us, key=_launched_at) : bisect_left(work, end_us, key=_launched_at)]
 
 
-def _are_alike_in_length(every: Sequence[_Stretch]) -> bool:
+def _are_alike_in_length(every: Sequence[Stretch]) -> bool:
     """Whether half of the stretches have about the usual number of launches, not one or two: a cheap test before their
     comparison."""
     lengths = [stretch.end - stretch.first for stretch in every]
@@ -120,83 +108,58 @@ def _are_alike_in_length(every: Sequence[_Stretch]) -> bool:
     return usual >= MIN_LAUNCHES and 2 * alike >= len(lengths)
 
 
-def _are_a_loop(launches: _Launches, every: Sequence[_Stretch], agreeing: Sequence[_Stretch]) -> bool:
-    """Whether agreeing stretches, a prompt included, are many enough, most of those in their range, and long enough.
+def _prompts(launches: Launches, every: Sequence[Stretch], agreeing: Sequence[Stretch]) -> list[Stretch]:
+    """Prompts among agreeing stretches, of one request after the other."""
+    firsts = {stretch.first for stretch in agreeing}
+    return [
+        before
+        for before, after in pairwise(_in_range(every, agreeing))
+        if before.first not in firsts and after.first in firsts
+        if _is_prompt(launches, before, after) or _is_forward_pass(launches, before, after)
+    ]
 
-    The time of a few prompts between them, of one request after the other, does not count.
+
+def _is_forward_pass(launches: Launches, stretch: Stretch, token: Stretch) -> bool:
+    """Whether a stretch has more work than a token in about as many launches, from an embedding to a pick."""
+    keys = launches.keys[stretch.first : stretch.end]
+    is_whole = any(map(may_start_token, keys)) and any(map(may_pick_token, keys))
+    work_us, token_us = (sum(launches.work_us[s.first : s.end]) for s in (stretch, token))
+    return is_whole and _are_as_many(stretch, token) and work_us > token_us
+
+
+def _are_as_many(one: Stretch, other: Stretch) -> bool:
+    few, many = sorted((one.end - one.first, other.end - other.first))
+    return few >= SAME_NUMBER * many
+
+
+def _in_range(every: Sequence[Stretch], agreeing: Sequence[Stretch]) -> Sequence[Stretch]:
+    return every[every.index(agreeing[0]) : every.index(agreeing[-1]) + 1] if agreeing else ()
+
+
+def _are_in_a_row(every: Sequence[Stretch], agreeing: Sequence[Stretch], prompts: int = 0) -> bool:
+    """Whether agreeing stretches are most of those in their range, without so many prompts."""
+    return len(agreeing) >= MIN_IN_A_ROW * (len(_in_range(every, agreeing)) - prompts)
+
+
+def _are_a_loop(launches: Launches, every: Sequence[Stretch], agreeing: Sequence[Stretch]) -> bool:
+    """Whether agreeing stretches are many enough, most of those in their range, and long enough.
+
+    Prompts between them do not count, nor does their time. A pass with another number of launches, or with hardly more
+    work, is no prompt: where a large model checks the tokens of a small one, two things take turns.
     """
     if len(agreeing) < MIN_TOKENS or len(every) < MIN_ITERATIONS:
         return False
-    in_range = every[every.index(agreeing[0]) : every.index(agreeing[-1]) + 1]
-    firsts = {stretch.first for stretch in agreeing}
-    prompts = [
-        before
-        for before, after in pairwise(in_range)
-        if before.first not in firsts and after.first in firsts and _is_prompt(launches, before, after)
-    ]
-    are_in_a_row = len(agreeing) >= MIN_IN_A_ROW * len(in_range)
+    prompts = _prompts(launches, every, agreeing)
+    token_us = sum(launches.work_us[agreeing[0].first : agreeing[0].end])
+    between = sum(
+        _are_as_many(prompt, agreeing[0]) and sum(launches.work_us[prompt.first : prompt.end]) >= MORE_WORK * token_us
+        for prompt in prompts
+    )
+    are_in_a_row = _are_in_a_row(every, agreeing, between if MIN_PER_PROMPT * between <= len(agreeing) else 0)
     return are_in_a_row and _covers(launches, agreeing, of_all=False, without=prompts)
 
 
-def _launches(activities: Iterable[GpuActivity]) -> _Launches:
-    """The launches of the thread that launched most GPU time, in their order."""
-    of_call: dict[int, list[GpuActivity]] = {}
-    busy: dict[str, float] = defaultdict(float)
-    for activity in activities:
-        if (call := activity.launch) is not None:
-            busy[call.thread] += activity.duration_us
-            if (work := of_call.get(id(call))) is None:
-                of_call[id(call)] = [activity]
-            else:
-                work.append(activity)
-    thread = max(busy, key=lambda each: busy[each], default="")
-    begun = []
-    for work in of_call.values():
-        call = work[0].launch
-        if call is None or call.thread != thread:
-            continue
-        outer = outermost(work[0].op)
-        begun.append((call.start_us if outer is None else min(outer.start_us, call.start_us), outer, call, work))
-    begun.sort(key=itemgetter(0))
-    launches, numbers = _Launches([], [], [], [start_us for start_us, *_ in begun], [], [], []), _Numbers()
-    for _, outer, call, work in begun:
-        replays = "GraphLaunch" in call.name
-        launches.keys.append(outer.name if outer is not None and not replays else work[0].name)
-        launches.details.append(numbers[tuple([(activity.name, activity.grid) for activity in work])])
-        launches.ends_us.append(call.end_us if outer is None else max(outer.end_us, call.end_us))
-        launches.work_us.append(sum([activity.duration_us for activity in work]))
-        launches.replays.append(replays)
-    launches.different.extend(numbers)
-    return launches
-
-
-class _Numbers(dict[tuple[Hashable, ...], int]):
-    """Numbers what is different, in order."""
-
-    def __missing__(self, value: tuple[Hashable, ...]) -> int:
-        return self.setdefault(value, len(self))
-
-
-def _operators(ops: Iterable[CpuOp]) -> _Launches:
-    """The outermost operators of the thread that has most of them."""
-    by_thread: dict[str, list[CpuOp]] = defaultdict(list)
-    for op in ops:
-        if not op.is_annotation and (op.parent is None or op.parent.is_annotation):
-            by_thread[op.thread].append(op)
-    outer = max(by_thread.values(), key=len, default=[])
-    numbers = _Numbers()
-    return _Launches(
-        [op.name for op in outer],
-        [numbers[(op.name, op.input_shapes),] for op in outer],
-        list(numbers),
-        [op.start_us for op in outer],
-        [op.end_us for op in outer],
-        [op.duration_us for op in outer],
-        [False] * len(outer),
-    )
-
-
-def _anchors(launches: _Launches) -> list[str]:
+def _anchors(launches: Launches) -> list[str]:
     """Launches that may begin an iteration: an embedding or a pick, then those that recur as often as most others."""
     counts = Counter(launches.keys)
     counts = Counter({key: count for key, count in counts.items() if MIN_ITERATIONS <= count <= len(launches) // 2})
@@ -209,7 +172,7 @@ def _anchors(launches: _Launches) -> list[str]:
     return [*first, *rest][:MAX_ANCHORS]
 
 
-def _cut(launches: _Launches, anchor: str) -> list[_Stretch]:
+def _cut(launches: Launches, anchor: str) -> list[Stretch]:
     """The stretches from each anchor to the next, or until after each pick; the last has at most the usual length."""
     places = [index for index, key in enumerate(launches.keys) if key == anchor]
     distances = [after - before for before, after in pairwise(places)]
@@ -220,12 +183,12 @@ def _cut(launches: _Launches, anchor: str) -> list[_Stretch]:
             kept.append(place)
     if may_pick_token(anchor):
         kept = [0, *(place + 1 for place in kept if place + 1 < len(launches))]
-    stretches = [_Stretch(before, after) for before, after in pairwise(kept)]
+    stretches = [Stretch(before, after) for before, after in pairwise(kept)]
     length = median_low([stretch.end - stretch.first for stretch in stretches]) if stretches else len(launches)
-    return [*stretches, _Stretch(kept[-1], min(len(launches), kept[-1] + length))]
+    return [*stretches, Stretch(kept[-1], min(len(launches), kept[-1] + length))]
 
 
-def _agreeing(launches: _Launches, stretches: Sequence[_Stretch]) -> list[_Stretch]:
+def _agreeing(launches: Launches, stretches: Sequence[Stretch]) -> list[Stretch]:
     """The largest group of stretches with the same launches; of these with the same kernels, if most have them."""
     every = Counters()
     alike = largest_group([every[tuple(launches.keys[s.first : s.end])] for s in stretches], SAME_LAUNCHES)
@@ -238,9 +201,7 @@ def _agreeing(launches: _Launches, stretches: Sequence[_Stretch]) -> list[_Stret
     return [stretches[index] for index in alike]
 
 
-def _covers(
-    launches: _Launches, stretches: Sequence[_Stretch], *, of_all: bool, without: Sequence[_Stretch] = ()
-) -> bool:
+def _covers(launches: Launches, stretches: Sequence[Stretch], *, of_all: bool, without: Sequence[Stretch] = ()) -> bool:
     """Whether the stretches have most of the GPU time, or most of the time: since the first of them, or of all."""
     begin = 0 if of_all else stretches[0].first
     (work_us, lasted_us), (other_work_us, others_us) = (_times(launches, each) for each in (stretches, without))
@@ -248,19 +209,19 @@ def _covers(
     return 2 * work_us > sum(launches.work_us[begin:]) - other_work_us or 2 * lasted_us > whole_us
 
 
-def _times(launches: _Launches, stretches: Sequence[_Stretch]) -> tuple[float, float]:
+def _times(launches: Launches, stretches: Sequence[Stretch]) -> tuple[float, float]:
     """The GPU time and the time of stretches."""
     work_us = sum(chain.from_iterable(launches.work_us[s.first : s.end] for s in stretches))
     return work_us, sum([end - start for start, end in _spans(launches, stretches)])
 
 
-def _follows_prompt(launches: _Launches, every: Sequence[_Stretch], chosen: Sequence[_Stretch]) -> bool:
+def _follows_prompt(launches: Launches, every: Sequence[Stretch], chosen: Sequence[Stretch]) -> bool:
     """Whether a stretch with more GPU work, most of it the same launches, lies directly before the first iteration."""
     index = every.index(chosen[0])
     return index > 0 and _is_prompt(launches, every[index - 1], chosen[0])
 
 
-def _is_prompt(launches: _Launches, prompt: _Stretch, token: _Stretch) -> bool:
+def _is_prompt(launches: Launches, prompt: Stretch, token: Stretch) -> bool:
     alike = common_share(*(Counter[Hashable](launches.keys[s.first : s.end]) for s in (prompt, token)))
     prompt_us, token_us = (sum(launches.work_us[s.first : s.end]) for s in (prompt, token))
     return alike >= SAME_KERNELS and prompt_us > token_us
@@ -280,7 +241,7 @@ def _is_of_whole(name: str) -> bool:
     return bool(_LOSS.search(name)) or may_start_token(name) or may_pick_token(name)
 
 
-def _spans(launches: _Launches, stretches: Iterable[_Stretch]) -> list[tuple[float, float]]:
+def _spans(launches: Launches, stretches: Iterable[Stretch]) -> list[tuple[float, float]]:
     """The time of each stretch: until the next launch, or until the last launches of all end."""
     starts, count = launches.starts_us, len(launches)
     return [

@@ -12,8 +12,8 @@
    an epoch has steps, if annotations in it mark them.
 4. In a trace with `Optimizer.step#...`: fetches of a `DataLoader`, as in rule 6, else a step for each of the
    optimizer's, with more than half of the GPU time.
-5. CUDA graph launches that repeat on one thread, with more than half of the GPU time: a step lasts until the next. Of
-   several graphs that are replayed in turn, the first begins a step.
+5. CUDA graph launches that repeat on one thread, with more than half of the GPU time: a step lasts until the next, or
+   until the prompt of the next request. Of several graphs that are replayed in turn, the first begins a step.
 6. Fetches of a `DataLoader` that repeat on one thread, with more than half of the time after the first: likewise.
 7. Launches that repeat: see loops.py. Tokens that it finds come before rule 6, and before rule 5 unless each is a
    replay.
@@ -25,9 +25,11 @@ A last step without an end of its own ends with its own work, on the CPU and on 
 
 from __future__ import annotations
 
+import math
 import re
+from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from functools import cache
 from itertools import pairwise
 from statistics import median_low
@@ -45,7 +47,8 @@ from kinetoscope.trace.annotations import (
 )
 from kinetoscope.trace.events import CpuOp, CudaCall
 from kinetoscope.trace.loops import Loop, find_loop
-from kinetoscope.trace.process_events import CLOCK_NOISE_US, Mark, Part, Work, find_work, until_next
+from kinetoscope.trace.process_events import CLOCK_NOISE_US, Mark, Part, Work, find_work, launched_us, until_next
+from kinetoscope.trace.tokens import may_start_token, outermost
 
 PROFILER_STEP, GRAPH_REPLAYS, WHOLE = "ProfilerStep", "CUDA graph replays", "the whole trace"
 FETCHES, TOKENS, ITERATIONS = "batches of a DataLoader", "tokens of a loop", "iterations of a loop"
@@ -54,6 +57,8 @@ STEP_NAME = re.compile(r"ProfilerStep#([0-9]{1,18})")
 COMPILED = ("Torch-Compiled Region", "## Call CompiledFxGraph", "CompiledFunction", "TorchDynamo Cache Lookup")
 MIN_BATCH = 0.1
 """Least number of launches after a fetch, as a part of the usual number: with fewer, it found the data at its end."""
+MANY_MORE = 4
+"""How many times as many launches as usual (and 4 more) follow a replay if a prompt is among them."""
 _MAX_BUFFERS = 3
 _EPOCH = re.compile("epoch", re.IGNORECASE)
 _GRAPH_LAUNCH = re.compile(r"(?:cuda|cu|hip)GraphLaunch")
@@ -112,9 +117,7 @@ def _is_same(mark: Mark, inner: Mark) -> bool:
 
 
 def _cut(mark: Mark, following: Mark) -> Mark:
-    if mark.end_us <= following.start_us + CLOCK_NOISE_US:
-        return mark
-    return Mark(mark.number, mark.name, mark.start_us, following.start_us, mark.op)
+    return mark if mark.end_us <= following.start_us + CLOCK_NOISE_US else _cut_at(mark, following.start_us)
 
 
 def _annotated(part: Part, find: Callable[[], Work]) -> tuple[str, list[Mark]] | None:
@@ -171,7 +174,35 @@ def _graph_replays(part: Part) -> list[Mark]:
     if replayed <= sum(activity.duration_us for activity in part.activities) / 2:
         return []
     starts = [call.start_us for call in replays]
-    return until_next(part, starts[:: _graphs_in_turn(part, replays)], "graph replay")
+    return _without_prompts(part, ids, until_next(part, starts[:: _graphs_in_turn(part, replays)], "graph replay"))
+
+
+def _without_prompts(part: Part, replays: Set[int], marks: list[Mark]) -> list[Mark]:
+    """Replays whose steps end after as many launches without a graph as usual, where many more follow that begin with
+    an embedding: the prompt of the next request."""
+    places = [mark.start_us for mark in marks]
+    launched: list[list[tuple[float, bool]]] = [[] for _ in marks]
+    for activity in part.activities:
+        at = launched_us(part, activity)
+        index = -1 if at is None else bisect_right(places, at) - 1
+        if at is not None and index >= 0 and id(activity.launch) not in replays:
+            outer = outermost(activity.op)
+            starts_token = may_start_token(activity.name) or (outer is not None and may_start_token(outer.name))
+            launched[index].append((at if outer is None else min(at, outer.start_us), starts_token))
+    usual = median_low(map(len, launched))
+    return [
+        _cut_at(mark, _prompt_us(sorted(times), usual)) if len(times) > MANY_MORE * (usual + 1) else mark
+        for mark, times in zip(marks, launched, strict=True)
+    ]
+
+
+def _prompt_us(launched: Sequence[tuple[float, bool]], usual: int) -> float:
+    """When a prompt begins among the launches after a replay; infinite without one."""
+    return next((at for at, starts_token in launched[usual:] if starts_token), math.inf)
+
+
+def _cut_at(mark: Mark, end_us: float) -> Mark:
+    return Mark(mark.number, mark.name, mark.start_us, max(mark.start_us, min(mark.end_us, end_us)), mark.op)
 
 
 def _graphs_in_turn(part: Part, replays: Sequence[CudaCall]) -> int:

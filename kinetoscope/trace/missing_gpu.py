@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from kinetoscope.trace.events import CudaCall, Trace
 from kinetoscope.trace.intervals import Interval, contains, ns
+from kinetoscope.trace.text import shortened
 
 DROPPED_SHARE = 0.10
 """Share of launches without a kernel from which times and counts of kernels are wrong altogether (our limit)."""
@@ -38,6 +39,12 @@ def why_no_kernels(trace: Trace) -> str:
         return "no kernels: the GPU only copied and filled memory"
     if trace.unread:
         return "no GPU kernels that are read: a trace of another accelerator?"
+    if trace.calls and not any(map(_is_of_gpu, {call.name for call in trace.calls})):
+        return (
+            "no work of an accelerator, though the trace has calls of its runtime, such as "
+            f"{shortened(trace.calls[0].name, 60)}; check: the accelerator's ProfilerActivity (MTIA, XPU, PrivateUse1) "
+            "among the activities; that its profiler was built into PyTorch"
+        )
     if trace.calls or trace.devices:
         known = f"the trace names {trace.device}" if trace.device else "the trace has CUDA calls"
         return (
@@ -49,6 +56,27 @@ def why_no_kernels(trace: Trace) -> str:
         f"CUDA, or only the CPU was recorded; on a GPU check: {_ACTIVITY}; that warm-up did not swallow the steps; "
         f"{_DOCTOR}"
     )
+
+
+def unread_work(trace: Trace) -> str:
+    """That events are not read which may be the work of an accelerator, as a clause; empty if GPU work is read, or if
+    all events are."""
+    if not trace.unread or trace.activities or counter_ranges(trace):
+        return ""
+    count = sum(events for _, events in trace.unread)
+    named = [shortened(category, 40) for category, _ in trace.unread[:2] if category]
+    of = f" of {' and '.join(named)}" if named else ""
+    known = (
+        "so what the accelerator does is unknown"
+        if trace.calls or trace.devices
+        else "and may be an accelerator's work"
+    )
+    return f"{count:,} event{'s' * (count != 1)}{of} {'are' if count != 1 else 'is'} not read, {known}"
+
+
+def _is_of_gpu(call_name: str) -> bool:
+    """Whether it is a call of CUDA, HIP, or Level Zero and SYCL."""
+    return call_name.startswith(("cu", "hip", "ze", "ur", "pi", "sycl"))
 
 
 @cache

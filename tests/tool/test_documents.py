@@ -208,7 +208,8 @@ def test_a_program_finds_each_planted_fault(name: str) -> None:
     found = next(each for each in data["findings"] if each["rule"] == rule)
     assert place in found["where"]
     assert least <= found["ceiling_share"] <= 1.25 * least + 0.15 or found["is_once"]
-    assert found["ceiling_us_per_step"] == pytest.approx(found["ceiling_share"] * data["mean_step_us"], rel=0.01)
+    whole_us = data["mean_step_us"] + (found["ceiling_us_per_step"] if found["is_once"] else 0.0)
+    assert found["ceiling_us_per_step"] == pytest.approx(found["ceiling_share"] * whole_us, rel=0.01)
     assert found["severity"] == ("high" if found["ceiling_share"] >= 0.2 else "medium")
     assert found["events"][0]["duration_us"] > 0
     assert {each["metric"] for each in found["evidence"]} > {"longest event"}

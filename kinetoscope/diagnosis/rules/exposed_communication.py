@@ -46,9 +46,10 @@ def find(facts: Facts) -> Sequence[Finding] | CannotTell:
         sums[_name(kernel)] += round(1000 * kernel.duration_us)
     [(longest, _)] = sums.most_common(1)
     total_us = round(length_us(union_of(found)) / len(facts.steps), 3)
+    share = share_text(exposed_us, facts.mean_step_for(exposed_us))
     title = (
         f"Collectives that no other work hides take {duration_text(exposed_us)} per step "
-        f"({share_text(exposed_us, facts.long_run_us)}), of {duration_text(total_us)} in all; the longest are {longest}"
+        f"({share}), of {duration_text(total_us)} in all; the longest are {longest}"
     )
     where = facts.place(next(kernel for kernel in found if _name(kernel) == longest))
     measured = (Measured("communication per step", total_us, "us"), Measured("of it exposed", exposed_us, "us"))

@@ -26,9 +26,10 @@ def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     way = "from the host" if not downloads else "to the host" if downloads == len(copies) else "to and from the host"
     copies_us = round(length_us(union_of(copies)) / len(facts.steps), 3)
     megabytes = sum(copy.moved_bytes or 0 for copy in copies) / len(facts.steps) / 1e6
+    share = share_text(alone_us, facts.mean_step_for(alone_us))
     title = (
         f"Copies {way} that no kernel hides take {duration_text(alone_us)} per step "
-        f"({share_text(alone_us, facts.long_run_us)}), of {duration_text(copies_us)} in all, {megabytes:,.3g} MB"
+        f"({share}), of {duration_text(copies_us)} in all, {megabytes:,.3g} MB"
     )
     longest = max(copies, key=lambda copy: copy.duration_us)
     measured = (

@@ -46,7 +46,8 @@ def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     where = facts.sites(longest[:1])[0].text or longest[0].name if longest else ""
     advice = OTHER_WORK if more >= OTHER_WORK_RATIO else ""
     measured = Measured("the first step", first_us, "us"), Measured("the other steps", others_us, "us")
-    return [Finding(RULE, title, where, (step, *longest), extra_us, extra_us, advice, measured)]
+    evidence = (step, *longest)
+    return [Finding(RULE, title, where, evidence, extra_us, extra_us, advice, measured, beside_us=extra_us)]
 
 
 def _operators(step: Step) -> int:

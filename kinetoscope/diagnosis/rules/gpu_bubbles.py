@@ -23,9 +23,10 @@ def find(facts: Facts) -> Sequence[Finding] | CannotTell:
         return []
     idlest = max(use.gpus, key=lambda gpu: gpu.bubble_us)
     turns = f"The {count} GPUs work in turns: " if use.take_turns else ""
+    share = share_text(idlest.bubble_us, facts.mean_step_for(idlest.bubble_us))
     title = (
         f"{turns}GPU {idlest.device} idles {duration_text(idlest.bubble_us)} per step "
-        f"({share_text(idlest.bubble_us, facts.long_run_us)}) while another GPU works; the mean of the {count} GPUs is "
+        f"({share}) while another GPU works; the mean of the {count} GPUs is "
         f"{duration_text(bubble_us)}"
     )
     where = ", ".join(f"GPU {gpu.device}" for gpu in use.gpus)

@@ -44,7 +44,7 @@ def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     loading_us, saving_us = facts.length_us(fetches), facts.saving_us(fetches)
     if saving_us < MIN_SHARE * facts.mean_step_us or _is_hidden(facts):
         return _single_stall(facts, fetches)
-    part = share_text(loading_us, max(facts.mean_step_us, length_us(facts.windows) / len(facts.steps)))
+    part = share_text(loading_us, facts.mean_step_for(loading_us))
     slow = slow_steps(facts.lengths_us(fetches))
     title = f"Fetching a batch takes {duration_text(loading_us)} per step ({part}){slow}"
     return [_finding(facts, title, fetches, loading_us, saving_us)]
@@ -75,11 +75,12 @@ def _between_steps(facts: Facts, loading: Sequence[CpuSpan]) -> list[Finding]:
     loading_us = round(length_us(intersect(between, times)) / len(pauses), 3)
     idle = [length / 1000 for length in lengths_in(pauses, subtract(times, facts.busy))]
     saving_us = round(min(sum(idle) / len(idle), usual(idle)), 3)
-    if saving_us < MIN_SHARE * (facts.step_us + length_us(between) / len(pauses)) or _is_hidden(facts, loading_us):
+    pause_us = round(length_us(between) / len(pauses), 3)
+    if saving_us < MIN_SHARE * (facts.step_us + pause_us) or _is_hidden(facts, loading_us):
         return []
     title = f"Fetching a batch takes {duration_text(loading_us)} between steps of {duration_text(facts.step_us)}"
     title += slow_steps(idle).replace("steps", "pauses")
-    return [_finding(facts, title, fetches, loading_us, saving_us)]
+    return [_finding(facts, title, fetches, loading_us, saving_us, pause_us)]
 
 
 def _is_hidden(facts: Facts, more_us: float = 0.0) -> bool:
@@ -99,7 +100,9 @@ def _is_hidden(facts: Facts, more_us: float = 0.0) -> bool:
     return cpu_us + more_us <= sum(facts.busy_us(step) for step in facts.steps) / len(facts.steps)
 
 
-def _finding(facts: Facts, title: str, fetches: Sequence[CpuSpan], loading_us: float, saving_us: float) -> Finding:
+def _finding(
+    facts: Facts, title: str, fetches: Sequence[CpuSpan], loading_us: float, saving_us: float, pause_us: float = 0.0
+) -> Finding:
     longest = max(fetches, key=lambda fetch: fetch.duration_us)
     site = facts.sites([longest])[0]
     line = slowest_own_code(facts, union_of(fetches)) or site.line
@@ -108,7 +111,8 @@ def _finding(facts: Facts, title: str, fetches: Sequence[CpuSpan], loading_us: f
     if "_SingleProcess" in longest.name:
         advice = f"The main process loads the data itself: set num_workers. {advice or RULE.advice}"
     measured = (Measured("fetches per step", len(fetches) / len(facts.steps), "fetches"),)
-    return Finding(RULE, title, where, facts.evidence(fetches), loading_us, saving_us, advice, measured)
+    evidence = facts.evidence(fetches)
+    return Finding(RULE, title, where, evidence, loading_us, saving_us, advice, measured, beside_us=pause_us)
 
 
 RULE = Rule(

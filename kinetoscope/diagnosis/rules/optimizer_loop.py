@@ -52,7 +52,7 @@ def _on_cpu(facts: Facts) -> list[Finding]:
     operators = count_text(len(single) / steps, "operator")
     title = (
         f"The optimizer runs {operators} per step, each for one tensor: {duration_text(total_us)} "
-        f"({share_text(total_us, facts.mean_step_us)}) with the Python between them"
+        f"({share_text(total_us, facts.mean_step_for(total_us))}) with the Python between them"
     )
     advice = "" if facts.trace.devices else ON_CPU  # with a GPU in the machine, the parameters may be on it
     measured = (Measured("operators per step", len(single) / steps, "operators"),)
@@ -97,7 +97,7 @@ def _with_longest(run: Sequence[GpuActivity]) -> Launched:
             longest.append(activity.duration_us)
             shape = own
     kept = max(sum(longest) - max(longest, default=0.0), 0.0)
-    return Launched(whole.activities, max(0.0, whole.avoidable_us - kept), whole.gaps_us)
+    return Launched(whole.activities, max(0.0, whole.avoidable_us - kept), whole.gaps)
 
 
 def _describe(waste: Sequence[Waste], time_us: float) -> str:

@@ -26,8 +26,8 @@ def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     longest = max(sums, key=lambda name: sums[name])
     total_us = facts.length_us(spans)
     title = (
-        f"Overheads of CUPTI take {duration_text(total_us)} per step ({share_text(total_us, facts.step_us)}), most of "
-        f"it {longest}"
+        f"Overheads of CUPTI take {duration_text(total_us)} per step "
+        f"({share_text(total_us, facts.mean_step_for(total_us))}), most of it {longest}"
     )
     measured = (Measured("overheads per step", len(spans) / len(facts.steps), "events"),)
     return [Finding(RULE, title, longest, facts.evidence(spans), total_us, saving_us, measured=measured)]

@@ -43,7 +43,7 @@ def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     count = count_text(len(pauses) / len(facts.steps), "time")
     title = (
         f"Code outside operators takes {duration_text(total_us)} per step "
-        f"({share_text(total_us, facts.mean_step_us)}), {count} of at least {LONG_US / 1000:.0f} ms"
+        f"({share_text(total_us, facts.mean_step_for(total_us))}), {count} of at least {LONG_US / 1000:.0f} ms"
     )
     running = facts.evidence([_running(facts, pause) for pause in pauses[:MAX_EVIDENCE]])
     advice = RULE.advice if facts.has_stacks else f"{STACKS} shows which functions run. {RULE.advice}"

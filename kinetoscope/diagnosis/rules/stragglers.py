@@ -70,7 +70,7 @@ def _finding(late: Late, places: dict[int, Place], steps: dict[Place, list[Step]
     where = f"{process}, GPU {device}" if process else f"GPU {device}"
     others = [places[rank] for rank in late.among if rank not in late.ranks]
     waiting = _subject(others) if len(late.among) < len(places) else "The other ranks are"
-    share = share_text(late.saving_us, facts.long_run_us)
+    share = share_text(late.saving_us, facts.mean_step_for(late.saving_us))
     title = (
         f"{waiting} {duration_text(late.saving_us)} per step ({share}) longer in collectives than {where}, waiting for "
         "it without work of their own"

@@ -55,10 +55,10 @@ def find(facts: Facts) -> Sequence[Finding] | CannotTell:
     mean_us = fmean(op.duration_us for op in ops)
     largest = sorted(groups.values(), key=lambda group: -sum(op.duration_us for op in group))[:_NAMED]
     names = ", ".join(f"{shown_name(group[0])} {count_text(len(group) / steps, 'time')}" for group in largest)
+    share = share_text(evidence_us, facts.mean_step_for(evidence_us))
     title = (
         f"{count_text(len(ops) / steps, 'short operator')} per step, {duration_text(mean_us)} each, take "
-        f"{duration_text(evidence_us)} ({share_text(evidence_us, facts.mean_step_us)}) with the Python between them: "
-        f"{names}"
+        f"{duration_text(evidence_us)} ({share}) with the Python between them: {names}"
     )
     where = busiest_place(facts, ops) or shown_name(largest[0][0])
     advice = "" if facts.has_stacks else f"{STACKS} shows the line that calls them. {RULE.advice}"

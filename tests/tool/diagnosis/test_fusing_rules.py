@@ -245,7 +245,15 @@ def test_not_many_tiny_kernels(work: list[Work]) -> None:
 
 def test_a_long_wait_is_no_gap_between_launches() -> None:
     waits = [Work(MUL, 3.0, "aten::mul", gap_us=500.0 if index == 150 else 2.0) for index in range(300)]
-    assert finding(TINY_KERNELS, facts(*waits)).saving_us_per_step == 299 * 3.0 + 298 * 2.0
+    assert finding(TINY_KERNELS, facts(*waits, step_us=2100.0)).saving_us_per_step == 299 * 3.0 + 298 * 2.0
+
+
+def test_tiny_kernels_of_two_streams_side_by_side_take_their_time_once() -> None:
+    """150 kernels of 3 us every 5 us on each stream: the GPU works all of the 750.5 us."""
+    work = [Work(MUL, 3.0, "aten::mul", stream=7 + index % 2, gap_us=-0.5) for index in range(300)]
+    found = finding(TINY_KERNELS, facts(*work, step_us=800.0))
+    assert found.title == "300 kernels shorter than 10 µs in a step: 750 µs with the gaps between them"
+    assert found.saving_us_per_step == 750.5
 
 
 LOOP = ("@Optimizer.step#AdamW.step",)

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from kinetoscope.diagnosis.cpu_times import cpu_causes, function_times, operator_times
+from kinetoscope.diagnosis.cpu_times import call_times, cpu_causes, function_times, operator_times
 from kinetoscope.diagnosis.facts import Facts
 from kinetoscope.diagnosis.rules import RULES
 from kinetoscope.report.cpu_time import dominant
@@ -18,6 +18,7 @@ from kinetoscope.report.headline import headline
 from kinetoscope.report.trace_report import report_data
 from kinetoscope.trace.events import PythonFunction, Trace
 from kinetoscope.trace.kineto import read_trace
+from kinetoscope.trace.missing_gpu import why_no_kernels
 from tests.tool.events import HOST, Event, annotation, kernel, launch, op, step, trace_bytes
 from tests.tool.report.samples import SHAPES, Page, diagnosed
 
@@ -122,7 +123,7 @@ def test_a_mean_far_from_the_median_says_so_without_a_gpu() -> None:
     assert "time of a step 100 µs median of 3; 150 µs in the mean findings" in found.text
 
 
-def test_a_saving_beyond_the_step_is_not_a_share_of_it() -> None:
+def test_a_saving_between_steps_is_a_share_of_a_step_and_its_pause() -> None:
     """A loader works for 500 us between steps of 200 us."""
     events = []
     for number in range(3):
@@ -131,9 +132,9 @@ def test_a_saving_beyond_the_step_is_not_a_share_of_it() -> None:
         events += [kernel("k", number + 1, at + 20, 150), annotation(FETCH, at + 200, 500)]
     made = diagnosed(read_trace(trace_bytes(*events)), *(rule for rule in RULES if rule.name == "loader-stall"))
     assert headline(made).endswith(
-        "The step waits for data: a fix saves at most 500 µs per step, more than the step itself takes."
+        "The step waits for data: a fix saves at most 500 µs per step (71 % of a step and the pause after it)."
     )
-    assert "Saves at most 500 µs per step, more than the step itself takes" in Page(report_html(made)).text
+    assert "Saves at most 500 µs per step, 71 % of a step and the pause after it" in Page(report_html(made)).text
 
 
 def test_a_real_trace_of_this_machine(tmp_path: Path) -> None:
@@ -164,3 +165,52 @@ def test_a_real_trace_of_this_machine(tmp_path: Path) -> None:
     assert next(iter(cpu_causes(made.facts))) == "data loading"
     assert "no GPU kernels" in made.summary.notes[0]
     assert "_SingleProcessDataLoaderIter" in made.summary.operators[0].name
+
+
+def of_accelerator(category: str, runtime: str = "") -> Trace:
+    """Three steps of 10 ms: a view of 9 us, a call of 8 ms, and an event on a device for 7 ms. The last call ends 1 ms
+    after its step."""
+    events: list[Event] = []
+    for number in range(3):
+        at = 10_000.0 * number
+        events += [step(number, at, 10_000.0), op("aten::view", at + 10, 9.0)]
+        if runtime:
+            call = launch(number + 1, at + (3000.0 if number == 2 else 100.0), 8000.0, name="cudaMalloc")
+            events.append({**call, "cat": runtime, "name": "run_model"})
+        events.append({**kernel("fused_block", number + 1, at + 500.0, 7000.0), "cat": category})
+    return read_trace(trace_bytes(*events))
+
+
+def test_work_of_an_accelerator_that_is_not_read() -> None:
+    """Of the step, 9 us are an operator, and (8,000 + 8,000 + 7,000) / 3 a call."""
+    made = diagnosed(of_accelerator("mtia_ccp_events", "mtia_runtime"), *RULES)
+    assert {name: (round(own.us), own.calls) for name, own in call_times(made.facts).items()} == {
+        "run_model": (7667, 3)
+    }
+    assert headline(made) == (
+        "A step takes 10.0 ms; 3 events of mtia_ccp_events are not read, so what the accelerator does is unknown. "
+        "No rule found a fault on the CPU: most of a step goes to operators and calls (77 %), the longest "
+        "run_model (77 %)."
+    )
+    reasons = {each.reason for each in made.diagnosis.cannot_tell if "GPU work" in each.reason}
+    assert reasons == {"no step has GPU work that is read"}
+    text = Page(report_html(made)).text
+    assert "run_model 1 7.67 ms 76.7 %" in text
+    assert "the trace shows no work on a GPU" not in text
+
+
+def test_events_that_may_be_of_an_accelerator() -> None:
+    """Without any call of a runtime, nothing tells that they are."""
+    assert headline(diagnosed(of_accelerator("my_stages"), *RULES)).startswith(
+        "A step takes 10.0 ms; 3 events of my_stages are not read, and may be an accelerator's work."
+    )
+
+
+def test_calls_of_an_accelerator_whose_work_is_not_in_the_trace() -> None:
+    call = {**launch(1, 100.0, 8000.0), "cat": "mtia_runtime", "name": "runFunction - submit_job"}
+    made = read_trace(trace_bytes(step(0, 0.0, 9000.0), op("aten::mul", 50.0, 8100.0), call))
+    assert why_no_kernels(made).startswith(
+        "no work of an accelerator, though the trace has calls of its runtime, such as runFunction - submit_job; "
+        "check: the accelerator's ProfilerActivity"
+    )
+    assert headline(diagnosed(made)).endswith("goes to operators (90 %), the longest aten::mul (90 %).")

@@ -47,6 +47,15 @@ def test_a_token_is_the_unit(tmp_path: Path, sequences: int, subject: str) -> No
     assert "6 steps, marked by: tokens of a loop." in html
 
 
+def test_the_prompts_of_further_requests_are_told(tmp_path: Path) -> None:
+    """Five requests of a prompt of 162 us and six tokens of 54 us: four prompts are 648 of 2,430 us."""
+    requests = [each for _ in range(5) for each in answer(64, 6)]
+    assert headline(read_diagnosed(write(tmp_path, events(requests)))).startswith(
+        "A token takes 180 µs and the GPU works 37 % of the time from the first step until its work is done; 27 % of "
+        "the GPU's time is between tokens, as in prompts. The GPU waits for launches"
+    )
+
+
 def test_other_steps_are_no_tokens(tmp_path: Path) -> None:
     assert report_data(read_diagnosed(write(tmp_path, two_steps())))["token_loop"] is None
     texts = read_diagnosed(write(tmp_path, events(forward(64, 64) * 5)))

@@ -161,6 +161,46 @@ def test_prompts_of_many_answers_are_between_the_tokens() -> None:
     }
 
 
+def requests(tokens: Sequence[int], prompts: Sequence[int] = (64,), *, with_ops: bool = True) -> list[Launch]:
+    """One request after the other, of so many tokens each, after prompts of these lengths in turn."""
+    made: list[Launch] = []
+    for index, count in enumerate(tokens):
+        made += answer(prompts[index % len(prompts)], count)
+    return made if with_ops else [Launch(None, each.kernel, each.us, each.grid) for each in made]
+
+
+@pytest.mark.parametrize("tokens", [[6] * 2, [6] * 10, [2] * 4, [4, 5, 6, 7] * 3, [1, 3, 12, 2]], ids=str)
+@pytest.mark.parametrize("prompts", [(64,), (64, 96, 32)], ids=str)
+@pytest.mark.parametrize("with_ops", [True, False])
+def test_the_step_of_a_server_is_the_token(tokens: list[int], prompts: tuple[int, ...], with_ops: bool) -> None:
+    """Also if more than a tenth of the passes are prompts, whose kernels are others."""
+    length = len(forward(1, 1))
+    trace = read(requests(tokens, prompts, with_ops=with_ops))
+    assert (trace.steps_from, len(trace.steps)) == (TOKENS, sum(tokens))
+    assert {len(step.kernels) for step in trace.steps} == {length}
+    between = length * (len(tokens) - 1)
+    assert uncounted(trace) == {"launched before the first step": length, "launched between steps": between}
+
+
+def deeper(launches: Sequence[Launch], times: int) -> list[Launch]:
+    """The same pass through so many times the layers, with twice the work."""
+    passed = [launches[0], *[*launches[1:-2]] * times, *launches[-2:]]
+    return [Launch(each.op, each.kernel, 2 * each.us, each.grid, each.dims) for each in passed]
+
+
+@pytest.mark.parametrize(
+    "launches",
+    [
+        requests([1] * 12),
+        [each for _ in range(8) for each in (*forward(1, 9) * 4, *deeper(forward(5, 13), 2))],
+        [each for _ in range(8) for each in (*forward(1, 9) * 4, *forward(5, 13, us=3.5))],
+    ],
+    ids=["a token each", "a larger model checks four tokens", "the same model checks four tokens"],
+)
+def test_passes_that_are_no_prompts_between_tokens(launches: list[Launch]) -> None:
+    assert read(launches).steps_from != TOKENS
+
+
 def replays(count: int, pieces: int) -> list[Event]:
     """Tokens of so many graphs each, between an eager embedding and a pick."""
     made: list[Any] = []
@@ -173,6 +213,57 @@ def replays(count: int, pieces: int) -> list[Event]:
             made += [kernel(f"{GEMV} {piece}", number, at + 10.0 + 9 * each, 8.0) for each in range(9)]
         made += events([Launch("aten::argmax", "ArgMaxOps")], start=start + 900.0, first=first + 50)
     return made
+
+
+def graph_requests(count: int, tokens: int, *, sampling: int = 0) -> list[Event]:
+    """Requests of a prompt of 18 launches in 200 us without a graph, then of tokens of one replay each, every 200 us.
+
+    After each replay, so many operators sample.
+    """
+    made: list[Event] = []
+    for request in range(count):
+        start, first = (200.0 + 200.0 * tokens) * request, 1000 * request + 1
+        made += events(forward(32, 32, us=9.0), start=start, first=first)
+        for index in range(tokens):
+            at, number = start + 200.0 * (index + 1), first + 20 * (index + 2)
+            made.append(launch(number, at, name="cudaGraphLaunch"))
+            passed = [each.kernel for each in forward(1, 1)]
+            made += [kernel(name, number, at + 10.0 + 8 * place, 8.0) for place, name in enumerate(passed)]
+            made += events([Launch("aten::add", "add_kernel")] * sampling, start=at + 155.0, first=number + 1)
+    return made
+
+
+@pytest.mark.parametrize("sampling", [0, 3])
+def test_replays_end_before_the_next_prompt(sampling: int) -> None:
+    trace = read_trace(trace_bytes(*graph_requests(5, 6, sampling=sampling)))
+    assert (trace.steps_from, len(trace.steps)) == (GRAPH_REPLAYS, 30)
+    assert lengths(trace)[:-1] == [200.0] * 29
+    assert {len(step.kernels) for step in trace.steps} == {18 + sampling}
+    assert uncounted(trace) == {"launched before the first step": 18, "launched between steps": 4 * 18}
+
+
+def test_few_more_launches_after_a_replay_are_of_its_step() -> None:
+    """Three operators after every second replay, as where a value is logged."""
+    made: list[Event] = []
+    for index in range(8):
+        at, number = 200.0 * index, 20 * index + 1
+        made += [launch(number, at, name="cudaGraphLaunch"), kernel("k", number, at + 10.0, 100.0)]
+        made += events([Launch("aten::add", "add_kernel")] * (3 * (index % 2)), start=at + 115.0, first=number + 1)
+    trace = read_trace(trace_bytes(*made))
+    assert (trace.steps_from, uncounted(trace)) == (GRAPH_REPLAYS, {})
+    assert [len(step.kernels) for step in trace.steps] == [1, 4] * 4
+
+
+def test_an_optimizer_after_some_replays_is_of_their_steps() -> None:
+    """Gradients of four replays are accumulated; the optimizer runs 40 kernels without a graph."""
+    made: list[Event] = []
+    for index in range(8):
+        at, number = 1000.0 * index, 100 * index + 1
+        made += [launch(number, at, name="cudaGraphLaunch"), kernel("k", number, at + 10.0, 500.0)]
+        made += events([Launch("aten::mul_", "mul")] * (40 * (index % 4 == 3)), start=at + 510.0, first=number + 1)
+    trace = read_trace(trace_bytes(*made))
+    assert (trace.steps_from, uncounted(trace)) == (GRAPH_REPLAYS, {})
+    assert [len(step.kernels) for step in trace.steps] == [1, 1, 1, 41] * 2
 
 
 def test_graphs_of_a_token() -> None:
