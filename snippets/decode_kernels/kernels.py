@@ -39,7 +39,7 @@ def wait_for_previous(DEPENDENT: tl.constexpr):
 @triton.jit(
     do_not_specialize=["M", "heads", "kv_heads", "length", "table_length"]
 )
-def qkv_kernel(
+def decode_qkv_kernel(
     x, gain, weight, scale, rotary, position, q, keys, values, M, heads,
     kv_heads, length, table_length, eps,
     K: tl.constexpr, HEAD_DIM: tl.constexpr, TOKENS: tl.constexpr,
@@ -65,7 +65,7 @@ def qkv_kernel(
 
 
 @triton.jit(do_not_specialize=["heads", "kv_heads", "length"])
-def attend_kernel(
+def decode_attend_kernel(
     q, keys, values, position, sums, tops, arrived, out, heads, kv_heads,
     length, scale,
     HEAD_DIM: tl.constexpr, GROUP: tl.constexpr, BLOCK_KEYS: tl.constexpr,
@@ -86,7 +86,7 @@ def attend_kernel(
 
 # --8<-- [start:early]
 @triton.jit(do_not_specialize=["M"])
-def residual_kernel(
+def decode_residual_kernel(
     y, weight, scale, x, M, N,
     K: tl.constexpr, TOKENS: tl.constexpr, GROUPS: tl.constexpr,
     STEPS: tl.constexpr, PARTS: tl.constexpr, HELD: tl.constexpr,
@@ -105,7 +105,7 @@ def residual_kernel(
 
 # --8<-- [end:early]
 @triton.jit(do_not_specialize=["M"])
-def gate_up_kernel(
+def decode_gate_up_kernel(
     x, gain, weight, scale, out, M, N, eps,
     K: tl.constexpr, TOKENS: tl.constexpr, GROUPS: tl.constexpr,
     STEPS: tl.constexpr, PARTS: tl.constexpr, HELD: tl.constexpr,
@@ -123,7 +123,7 @@ def gate_up_kernel(
 
 
 @triton.jit(do_not_specialize=["M"])
-def head_kernel(
+def decode_head_kernel(
     x, gain, weight, scale, best, best_row, arrived, M, N, eps, token, logit,
     position, embedding,
     K: tl.constexpr, TOKENS: tl.constexpr, GROUPS: tl.constexpr,

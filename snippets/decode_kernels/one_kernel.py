@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from snippets.decode_kernels.persistent import step_kernel
+from snippets.decode_kernels.persistent import decode_step_kernel
 from snippets.decode_kernels.quantized import stored
 from snippets.decode_kernels.sizes import Tile, Tiles
 from snippets.decode_kernels.steps import TokenStep
@@ -51,7 +51,7 @@ class OneKernelStep(TokenStep):
         kernel = None
         if not interpreted():
             arguments, options = self.launch()
-            kernel = step_kernel.warmup(*arguments, grid=(1,), **options)
+            kernel = decode_step_kernel.warmup(*arguments, grid=(1,), **options)
         limit = programs_at_once(kernel, device)
         if programs > limit or not limit:
             raise ValueError(
@@ -62,7 +62,7 @@ class OneKernelStep(TokenStep):
 
     def __call__(self) -> None:
         arguments, options = self.launch()
-        self.run(step_kernel, self.programs, *arguments, **options)
+        self.run(decode_step_kernel, self.programs, *arguments, **options)
 
     def launch(self) -> tuple[tuple, dict[str, Any]]:
         """The kernel's arguments, and its constants and options."""

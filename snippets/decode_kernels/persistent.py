@@ -97,7 +97,7 @@ def residual_part(
         "M", "layers", "heads", "kv_heads", "length", "table_length"
     ]
 )  # fmt: skip
-def step_kernel(
+def decode_step_kernel(
     table, x, q, attended, hidden, rotary, position, sums, tops, arrived, norm,
     head, head_scale, embedding, best, best_row, token, logit, M, N, layers,
     heads, kv_heads, length, table_length, eps, scale,

@@ -131,9 +131,7 @@ def multiply(
         gains += (g,)
     for k in tl.static_range(0, K, width):
         if k + ahead * width < K:
-            held += (
-                block_of(weight, row, k + ahead * width, K, STEPS, PARTS),
-            )
+            held += (block_of(weight, row, k + ahead * width, K, STEPS, PARTS),)
             if PAIRED:
                 next_below = block_of(
                     below, row + second, k + ahead * width, K, STEPS, PARTS

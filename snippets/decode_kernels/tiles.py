@@ -139,7 +139,8 @@ def head_part(
 ):  # fmt: skip
     """The last norm, and the largest logit. A program computes every so many
     tiles of 8 GROUPS words, holds the weights of its first tile already, and
-    starts loading the next ones before it multiplies. The last program to arrive takes
+    starts loading the next ones before it multiplies. The last program to
+    arrive takes
     the largest logit of all, of equal ones the first word, and prepares the
     next step: x becomes the embedding of the chosen token.
 

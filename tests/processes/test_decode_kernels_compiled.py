@@ -41,11 +41,11 @@ TYPES = {
 }
 ATTENTION = {"HEAD_DIM": 64, "GROUP": 8, "BLOCK_KEYS": 64, "SPLITS": 16}
 PARTS = {
-    "qkv": kernels.qkv_kernel,
-    "out": kernels.residual_kernel,
-    "down": kernels.residual_kernel,
-    "gate_up": kernels.gate_up_kernel,
-    "head": kernels.head_kernel,
+    "qkv": kernels.decode_qkv_kernel,
+    "out": kernels.decode_residual_kernel,
+    "down": kernels.decode_residual_kernel,
+    "gate_up": kernels.decode_gate_up_kernel,
+    "head": kernels.decode_head_kernel,
 }
 PAIRED = ("qkv", "gate_up")
 CAPABILITIES = pytest.mark.parametrize("capability", [80, 90])
@@ -73,8 +73,8 @@ def code_of(
     **options: object,
 ) -> Code:
     types = {name: TYPES[name] for name in kernel.arg_names if name in TYPES}
-    for name in {"head_scale"} if kernel is persistent.step_kernel else {"scale"} & {*kernel.arg_names}:
-        if kernel is not kernels.attend_kernel:
+    for name in {"head_scale"} if kernel is persistent.decode_step_kernel else {"scale"} & {*kernel.arg_names}:
+        if kernel is not kernels.decode_attend_kernel:
             types.pop(name, None)
             (types if int8 else constants)[name] = "*fp32" if int8 else None
     if int8:
@@ -140,7 +140,7 @@ def test_products_load_whole_lines_and_spill_nothing(tokens: int, int8: bool, ca
 
 @CAPABILITIES
 def test_attention_multiplies_on_tensor_cores(capability: int) -> None:
-    code = code_of(kernels.attend_kernel, ATTENTION | {"DEPENDENT": capability >= 90}, capability)
+    code = code_of(kernels.decode_attend_kernel, ATTENTION | {"DEPENDENT": capability >= 90}, capability)
     check_resources(code)
     assert code.multiplies_with() == "HMMA"
 
@@ -160,7 +160,7 @@ def test_a_whole_step_fits_a_multiprocessor(int8: bool, capability: int) -> None
         "UP": tiles.gate_up.groups, "DOWN": tiles.down.groups, "HEAD": tiles.head.groups,
     }  # fmt: skip
     more = {"launch_cooperative_grid": True, "maxnreg": STEP_REGISTERS}
-    code = code_of(persistent.step_kernel, constants, capability, int8, tile.warps, **more)
+    code = code_of(persistent.decode_step_kernel, constants, capability, int8, tile.warps, **more)
     assert code.stack_bytes <= (64 if int8 else 16), "spilled"
     assert 200 < code.registers <= STEP_REGISTERS
     assert code.multiplies_with() == "HMMA"

@@ -63,10 +63,10 @@ def test_products_load_whole_lines(tokens: int, width: int, capability: int) -> 
     tiles = tiles_for(tokens, width)
     more: dict[str, object]
     for part, kernel, more in (
-        ("qkv", layer_kernels.project_kernel, HEADS),
-        ("out", layer_kernels.residual_kernel, {}),
-        ("down", layer_kernels.residual_kernel, {}),
-        ("gate_up", layer_kernels.gate_up_kernel, {}),
+        ("qkv", layer_kernels.decode_project_kernel, HEADS),
+        ("out", layer_kernels.decode_residual_kernel, {}),
+        ("down", layer_kernels.decode_residual_kernel, {}),
+        ("gate_up", layer_kernels.decode_gate_up_kernel, {}),
     ):
         tile, columns = getattr(tiles, part), SIZES[width] if part == "down" else width
         code = code_of(kernel, tile_constants(tile, tokens, columns) | more, capability, tile.warps)
@@ -83,7 +83,7 @@ def test_products_load_whole_lines(tokens: int, width: int, capability: int) -> 
 def test_no_kernel_of_a_layer_loads_weights_that_are_still_written(capability: int) -> None:
     """Its first kernel waits for all that ran before, then lets the next kernel start, and then loads."""
     tile = tiles_for(1, LONG).qkv
-    code = code_of(layer_kernels.project_kernel, tile_constants(tile, 8, LONG) | HEADS, capability, tile.warps)
+    code = code_of(layer_kernels.decode_project_kernel, tile_constants(tile, 8, LONG) | HEADS, capability, tile.warps)
     order = [line.split()[0] for line in code.lines if line.startswith(("ACQBULK", "PREEXIT", "LDG.E.EF"))]
     assert order[:3] == ["ACQBULK", "PREEXIT", "LDG.E.EF.128"]
 
@@ -92,7 +92,7 @@ def test_no_kernel_of_a_layer_loads_weights_that_are_still_written(capability: i
 @pytest.mark.parametrize("capability", CAPABILITIES)
 def test_attention_multiplies_on_tensor_cores(capability: int, absent: tuple[str, ...]) -> None:
     """With a static cache and its mask, and with a dynamic cache, which has no position and mostly no mask."""
-    code = code_of(layer_kernels.attend_kernel, ATTENTION | dict.fromkeys(absent), capability)
+    code = code_of(layer_kernels.decode_attend_kernel, ATTENTION | dict.fromkeys(absent), capability)
     check(code)
     assert code.multiplies_with() == "HMMA"
 
@@ -101,4 +101,4 @@ def test_attention_multiplies_on_tensor_cores(capability: int, absent: tuple[str
 def test_keys_of_a_dynamic_cache_go_to_the_first_row(capability: int) -> None:
     tiles = tiles_for(1, 2048)
     constants = tile_constants(tiles.qkv, 8, 2048) | HEADS | {"position": None}
-    check_resources(code_of(layer_kernels.project_kernel, constants, capability))
+    check_resources(code_of(layer_kernels.decode_project_kernel, constants, capability))

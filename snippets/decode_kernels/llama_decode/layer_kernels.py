@@ -19,7 +19,7 @@ from .tiles import gate_up_tile, pair_row, residual_tile
 @triton.jit(
     do_not_specialize=["M", "heads", "kv_heads", "length", "angle_stride"]
 )
-def project_kernel(
+def decode_project_kernel(
     x, gain, q_weight, k_weight, v_weight, cos, sin, position, q, keys, values,
     arrived, M, heads, kv_heads, length, angle_stride, eps,
     K: tl.constexpr, HEAD_DIM: tl.constexpr, TOKENS: tl.constexpr,
@@ -84,7 +84,7 @@ def project_kernel(
 
 
 @triton.jit(do_not_specialize=["heads", "kv_heads", "length", "mask_stride"])
-def attend_kernel(
+def decode_attend_kernel(
     q, keys, values, position, mask, sums, tops, arrived, out, heads, kv_heads,
     length, mask_stride, scale,
     HEAD_DIM: tl.constexpr, GROUP: tl.constexpr, BLOCK_KEYS: tl.constexpr,
@@ -103,7 +103,7 @@ def attend_kernel(
 
 
 @triton.jit(do_not_specialize=["M"])
-def residual_kernel(
+def decode_residual_kernel(
     y, weight, x, out, M, N,
     K: tl.constexpr, TOKENS: tl.constexpr, GROUPS: tl.constexpr,
     STEPS: tl.constexpr, PARTS: tl.constexpr, HELD: tl.constexpr,
@@ -122,7 +122,7 @@ def residual_kernel(
 
 
 @triton.jit(do_not_specialize=["M"])
-def gate_up_kernel(
+def decode_gate_up_kernel(
     x, gain, gate, up, out, M, N, eps,
     K: tl.constexpr, TOKENS: tl.constexpr, GROUPS: tl.constexpr,
     STEPS: tl.constexpr, PARTS: tl.constexpr, HELD: tl.constexpr,

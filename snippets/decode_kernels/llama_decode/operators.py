@@ -15,10 +15,10 @@ import triton
 from torch import Tensor
 
 from .layer_kernels import (
-    attend_kernel,
-    gate_up_kernel,
-    project_kernel,
-    residual_kernel,
+    decode_attend_kernel,
+    decode_gate_up_kernel,
+    decode_project_kernel,
+    decode_residual_kernel,
 )
 from .sizes import (
     Tile,
@@ -111,7 +111,7 @@ def project(
     pairs = head_dim // 2
     q_tiles = triton.cdiv(heads * pairs, tile.rows)
     kv_tiles = triton.cdiv(kv_heads * pairs, tile.rows)
-    project_kernel[q_tiles + 2 * kv_tiles,](
+    decode_project_kernel[q_tiles + 2 * kv_tiles,](
         x, gain, q, k, v, cos, sin, position, out, keys, values, arrived,
         batch, heads, kv_heads, length,
         0 if cos.shape[0] == 1 else head_dim, eps, K=x.shape[1],
@@ -169,7 +169,7 @@ def complete(
     tops = x.new_empty(batch, heads, tiles.splits, 2, dtype=torch.float32)
     attended = torch.empty_like(q)
     dependent = launches_dependents(x.device)
-    attend_kernel[batch * kv_heads * tiles.splits,](
+    decode_attend_kernel[batch * kv_heads * tiles.splits,](
         q, keys, values, position, mask, sums, tops, arrived, attended, heads,
         kv_heads, length, mask_stride, scale, HEAD_DIM=head_dim,
         GROUP=power_of_two(heads // kv_heads),
@@ -179,16 +179,16 @@ def complete(
         launch_pdl=dependent and not copied,
     )  # fmt: skip
     result = torch.empty_like(x)
-    residual_kernel[triton.cdiv(dim, tiles.out.rows),](
+    decode_residual_kernel[triton.cdiv(dim, tiles.out.rows),](
         attended, out, x, result, batch, dim, K=q.shape[1],
         **options(x, tiles.out),
     )  # fmt: skip
     middle = x.new_empty(batch, hidden)
-    gate_up_kernel[triton.cdiv(hidden, tiles.gate_up.rows),](
+    decode_gate_up_kernel[triton.cdiv(hidden, tiles.gate_up.rows),](
         result, gain, gate, up, middle, batch, hidden, eps, K=dim,
         **options(x, tiles.gate_up),
     )  # fmt: skip
-    residual_kernel[triton.cdiv(dim, tiles.down.rows),](
+    decode_residual_kernel[triton.cdiv(dim, tiles.down.rows),](
         middle, down, result, result, batch, dim, K=hidden,
         **options(x, tiles.down),
     )  # fmt: skip

@@ -172,7 +172,7 @@ def eager_transformers(**changed: Any) -> dict[str, Any]:
 
 FLIPS: list[tuple[str, Changes]] = [
     ("DK1", {"traces": {"plain_kernels": own_trace(21)}}),
-    ("DK2", {"traces": {"one_kernel": samples.trace([("step_kernel", 132, 5.0)] * 2)}}),
+    ("DK2", {"traces": {"one_kernel": samples.trace([("decode_step_kernel", 132, 5.0)] * 2)}}),
     ("DK3", {"traces": {"max_autotune": samples.trace([("gemm", 132, 5.0)] * 120)}}),
     ("DK4", {"traces": {"kernels": samples.trace(samples.kernels_of_step("kernels"), calls=2)}}),
     ("DK5", {"tokens": {"plain_kernels": 900.0}}),

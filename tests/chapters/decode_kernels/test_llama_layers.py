@@ -170,5 +170,5 @@ def test_on_the_gpu_the_kernels_do_the_work() -> None:
             ours(ids[:, -1:], past_key_values=cache)
             torch.cuda.synchronize()
     names = [event.name for event in profile.events()]
-    kernels = ("project_kernel", "attend_kernel", "gate_up_kernel", "residual_kernel")
+    kernels = ("decode_project_kernel", "decode_attend_kernel", "decode_gate_up_kernel", "decode_residual_kernel")
     assert [names.count(name) for name in kernels] == [LAYERS, LAYERS, LAYERS, 2 * LAYERS], names

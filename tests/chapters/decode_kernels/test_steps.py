@@ -276,7 +276,7 @@ def test_no_kernel_loads_weights_before_what_ran_before_the_step_has_ended(monke
     )
     plain = join_projections(model.build("tiny", "cpu", torch.float32, 8))
     steps.TokenStep(plain, model.static_cache(plain, 1, 8), 1)()
-    assert launched[0] == ("qkv_kernel", False)
+    assert launched[0] == ("decode_qkv_kernel", False)
     assert len(launched) == 5 * plain.config.layers + 1
     assert all(early for _, early in launched[1:])
 
@@ -296,7 +296,7 @@ def test_attention_waits_for_copies_of_weights(misplaced: int, monkeypatch: pyte
     """The package copies a weight at an address that 16 does not divide. The kernels behind attention hold weights at
     once, and start after attention."""
     monkeypatch.setattr(operators, "launches_dependents", lambda _: True)
-    kernels = {name: Launches() for name in ("attend_kernel", "residual_kernel", "gate_up_kernel")}
+    kernels = {name: Launches() for name in ("decode_attend_kernel", "decode_residual_kernel", "decode_gate_up_kernel")}
     for name, kernel in kernels.items():
         monkeypatch.setattr(operators, name, kernel)
     x, gain, cache = torch.zeros(1, 64), torch.ones(64), torch.zeros(1, 2, 4, 16)
@@ -305,9 +305,9 @@ def test_attention_waits_for_copies_of_weights(misplaced: int, monkeypatch: pyte
     arrived = torch.zeros(2, dtype=torch.int32)
     others = (weight[:64], gain, gate, weight, torch.zeros(64, 128))
     operators.complete(x, x, cache, cache, None, None, arrived, *others, 0.25, 1e-5)
-    assert kernels["attend_kernel"].options["launch_pdl"] is not bool(misplaced)
-    assert kernels["residual_kernel"].options["launch_pdl"]
-    assert kernels["gate_up_kernel"].options["launch_pdl"]
+    assert kernels["decode_attend_kernel"].options["launch_pdl"] is not bool(misplaced)
+    assert kernels["decode_residual_kernel"].options["launch_pdl"]
+    assert kernels["decode_gate_up_kernel"].options["launch_pdl"]
 
 
 def test_a_step_has_room_for_all_tiles_of_the_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -330,7 +330,7 @@ def test_a_step_has_room_for_all_tiles_of_the_sweep(monkeypatch: pytest.MonkeyPa
             programs = min(
                 default.head_programs * 4, -(-plain.config.vocab // tile.rows)
             )  # four multiprocessors, as interpreted
-            assert launched.pop() == ("head_kernel", programs)
+            assert launched.pop() == ("decode_head_kernel", programs)
             assert step.best.shape[0] >= programs
             assert step.best.shape == step.best_row.shape == (step.best.shape[0], step.tokens)
 
