@@ -257,6 +257,8 @@ def operands_of(
     raw = ordered(y, TOKENS, 2)
     if NORM:
         y = product(y, gain, INTERPRETED)
+    if INTERPRETED:  # there bf16 products are wrong
+        y, raw = y.to(tl.float32), raw.to(tl.float32)
     if EACH == 16:
         if not INTERPRETED:
             y = (y.to(tl.float32) * SMALLER).to(tl.float16)
