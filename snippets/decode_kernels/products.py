@@ -2,6 +2,12 @@
 
 A weight is read once and never again, so no cache should keep it. Weights may
 be in int8, with a scale for each row. Sums are in float32.
+
+Tensor cores multiply. A warp takes groups of eight rows, and of each row 64
+bytes at a time: a thread loads 16 bytes of one row. A product on tensor cores
+adds up columns in any order, if weights and tokens have the same order. So we
+number the columns in the order in which a thread has them, and no weight
+passes through shared memory.
 """
 
 from __future__ import annotations
@@ -9,70 +15,90 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+TOKEN_BLOCKS = tl.constexpr(2)
+"""So many blocks of the tokens are on their way, from the cache."""
+SMALLER = tl.constexpr(1 / 256)
+"""In int8, tokens are multiplied as numbers of 16 bits with 5 bits of exponent.
+So much smaller, even tokens of 10 million are far from infinity."""
+
+
+@triton.jit
+def units(first, GROUPS: tl.constexpr):
+    """The rows (8 GROUPS,) of a program, or its pairs of rows."""
+    return first + tl.arange(0, 8 * GROUPS)
+
+
+@triton.jit
+def grouped(first, count, GROUPS: tl.constexpr):
+    """The same rows as (8, GROUPS). Behind the last of `count` rows, this row
+    again: its weights may be loaded, and its results are not stored twice."""
+    group = tl.arange(0, GROUPS)[None, :] * 8
+    return tl.minimum(first + group + tl.arange(0, 8)[:, None], count - 1)
+
 
 # --8<-- [start:hold]
 @triton.jit
 def hold(
-    weight, row, rows, second,
-    K: tl.constexpr, TOKENS: tl.constexpr, BLOCK_K: tl.constexpr,
-    PARTS: tl.constexpr, HELD: tl.constexpr, other_weight=None,
+    weight, row, second,
+    K: tl.constexpr, STEPS: tl.constexpr, PARTS: tl.constexpr,
+    HELD: tl.constexpr, other_weight=None,
 ):  # fmt: skip
-    """Start loading the first HELD blocks of `row` of a weight (rows, K) into
-    registers. Nothing waits for the loads until the weights are used.
+    """Start loading the first HELD blocks of `row` (8, groups) of a weight
+    (rows, K) into registers. Nothing waits for the loads until the weights are
+    used.
 
     Unless `second` is None, also of the rows so far down, in `other_weight` if
     there is one. Returns two tuples of blocks, the second one empty without
     other rows.
     """
+    each: tl.constexpr = 16 if weight.dtype.element_ty == tl.int8 else 8
+    width: tl.constexpr = STEPS * PARTS * 4 * each
     held, held_below = (), ()
-    for k in tl.static_range(0, K, BLOCK_K):
-        if k < HELD * BLOCK_K:
-            block = block_of(weight, row, rows, k, K, TOKENS, BLOCK_K, PARTS)
+    for k in tl.static_range(0, K, width):
+        if k < HELD * width:
+            block = block_of(weight, row, k, K, STEPS, PARTS)
             held += (block,)  # type: ignore[assignment]
             if second is not None:
                 below = weight if other_weight is None else other_weight
-                below += tl.cast(second, tl.int64) * K
-                block = block_of(below, row, rows, k, K, TOKENS, BLOCK_K, PARTS)
+                block = block_of(below, row + second, k, K, STEPS, PARTS)
                 held_below += (block,)  # type: ignore[assignment]
     return held, held_below
 
 
 @triton.jit
 def block_of(
-    weight, row, rows, k,
-    K: tl.constexpr, TOKENS: tl.constexpr, BLOCK_K: tl.constexpr,
-    PARTS: tl.constexpr,
+    weight, row, k,
+    K: tl.constexpr, STEPS: tl.constexpr, PARTS: tl.constexpr,
 ):  # fmt: skip
-    """The block of these rows that begins at element k: (rows of a tile,
-    BLOCK_K); for several tokens (PARTS, rows of a tile, BLOCK_K / PARTS)."""
-    if TOKENS == 1:
-        row = row[:, None]
-        col = k + tl.arange(0, BLOCK_K)[None, :]
+    """The block of these rows that begins at column k: (4 threads, 8 rows,
+    PARTS, STEPS, groups, weights in 16 bytes)."""
+    each: tl.constexpr = 16 if weight.dtype.element_ty == tl.int8 else 8
+    thread = tl.arange(0, 4)[:, None, None, None, None, None]
+    part = tl.arange(0, PARTS)[None, None, :, None, None, None]
+    step = tl.arange(0, STEPS)[None, None, None, :, None, None]
+    col = ((step * PARTS + part) * 4 + thread) * each + k
+    col += tl.arange(0, each)[None, None, None, None, None, :]
+    at = weight + row[None, :, None, None, :, None].to(tl.int64) * K + col
+    if K % (STEPS * PARTS * 4 * each) == 0:
+        return tl.load(at, eviction_policy="evict_first")
     else:
-        part: tl.constexpr = BLOCK_K // PARTS
-        row = row[None, :, None]
-        col = tl.arange(0, PARTS)[:, None, None] * part
-        col += k + tl.arange(0, part)[None, None, :]
-    return tl.load(
-        weight + row.to(tl.int64) * K + col, (row < rows) & (col < K), 0.0,
-        eviction_policy="evict_first",
-    )  # fmt: skip
+        return tl.load(at, col < K, 0, eviction_policy="evict_first")
 
 
 # --8<-- [end:hold]
 # --8<-- [start:multiply]
 @triton.jit
 def multiply(
-    x, gain, weight, scale, row, rows, second, held, held_below, M, eps,
-    K: tl.constexpr, TOKENS: tl.constexpr, BLOCK_K: tl.constexpr,
-    STAGES: tl.constexpr, PARTS: tl.constexpr, NORM: tl.constexpr,
-    PAIRED: tl.constexpr, CACHE: tl.constexpr, INTERPRETED: tl.constexpr,
-    other_weight=None,
+    x, gain, weight, scale, row, second, held, held_below, M, eps,
+    K: tl.constexpr, TOKENS: tl.constexpr, STEPS: tl.constexpr,
+    PARTS: tl.constexpr, NORM: tl.constexpr, PAIRED: tl.constexpr,
+    CACHE: tl.constexpr, INTERPRETED: tl.constexpr, other_weight=None,
 ):  # fmt: skip
-    """Products of tokens x (M, K) with `row` of a weight (rows, K), and if
-    PAIRED with the rows `second` further down, of `other_weight` if there is
-    one: two tensors (rows of a tile, TOKENS), or the same one twice. The first
-    blocks of these rows are those of `hold`.
+    """Products of tokens x (M, K) with `row` (8, groups) of a weight (rows, K),
+    and if PAIRED with the rows `second` further down, of `other_weight` if
+    there is one: two tensors (TOKENS, 8 groups), or the same one twice. The
+    first blocks of these rows are those of `hold`; each later block is loaded
+    as many blocks before its use.
 
     With NORM, of x behind an RMS norm with `gain` (K,). The norm's factor is
     the same for all products of a token, so it may come last: the sum of
@@ -82,185 +108,194 @@ def multiply(
     CACHE is ".ca" for x that no program of this kernel writes. Otherwise it is
     ".cg": past the L1 cache, which does not see other programs' writes.
     """
+    groups: tl.constexpr = row.shape[1]
+    each: tl.constexpr = 8 if scale is None else 16  # weights in 16 bytes
+    width: tl.constexpr = STEPS * PARTS * 4 * each
+    ahead: tl.constexpr = len(held)
+    below = weight if other_weight is None else other_weight
     of_row, of_other = 1.0, 1.0
     if scale is not None:
-        inside = row < rows
-        of_row = tl.load(scale + row, inside, 0.0)[:, None]
+        of_row = in_order(tl.load(scale + row))
         of_other = of_row
         if PAIRED:
-            of_other = tl.load(scale + second + row, inside, 0.0)[:, None]
-    below = weight if other_weight is None else other_weight
-    below += tl.cast(second, tl.int64) * K
-    each: tl.constexpr = 8 if scale is None else 16  # weights in 16 bytes
-    one: tl.constexpr = TOKENS == 1
-    few_shape: tl.constexpr = (PARTS, row.shape[0], TOKENS)
-    shape: tl.constexpr = (row.shape[0], BLOCK_K // each) if one else few_shape
-    few_squared: tl.constexpr = (PARTS, TOKENS, BLOCK_K // PARTS)
-    squared: tl.constexpr = (BLOCK_K,) if one else few_squared
-    acc = tl.zeros(shape, tl.float32)
+            of_other = in_order(tl.load(scale + row + second))
+    acc = tl.zeros((PARTS, TOKENS, 8 * groups), tl.float32)
     other = acc
-    squares = tl.zeros(squared, tl.float32)
-    for block in tl.static_range(len(held)):
-        w = held[block]
-        w_below = held_below[block] if PAIRED else w
-        acc, other, squares = add_block(
-            acc, other, squares, w, w_below, x, gain, block * BLOCK_K, M, K,
-            TOKENS, BLOCK_K, PARTS, NORM, PAIRED, CACHE, INTERPRETED,
-        )  # fmt: skip
-    if len(held) * BLOCK_K < K:
-        for k in tl.range(len(held) * BLOCK_K, K, BLOCK_K, num_stages=STAGES):
-            w = block_of(weight, row, rows, k, K, TOKENS, BLOCK_K, PARTS)
-            w_below = w
+    squares = tl.zeros((PARTS, TOKENS, TOKENS), tl.float32)
+    loaded, gains = (), ()
+    for k in tl.static_range(0, min(K, TOKEN_BLOCKS * width), width):
+        y, g = tokens_at(
+            x, gain, M, k, K, TOKENS, STEPS, PARTS, each, NORM, CACHE
+        )
+        loaded += (y,)
+        gains += (g,)
+    for k in tl.static_range(0, K, width):
+        if k + ahead * width < K:
+            held += (block_of(weight, row, k + ahead * width, K, STEPS, PARTS),)
             if PAIRED:
-                w_below = block_of(
-                    below, row, rows, k, K, TOKENS, BLOCK_K, PARTS
+                next_below = block_of(
+                    below, row + second, k + ahead * width, K, STEPS, PARTS
                 )
-            acc, other, squares = add_block(
-                acc, other, squares, w, w_below, x, gain, k, M, K, TOKENS,
-                BLOCK_K, PARTS, NORM, PAIRED, CACHE, INTERPRETED,
+                held_below += (next_below,)
+        if k + TOKEN_BLOCKS * width < K:
+            y, g = tokens_at(
+                x, gain, M, k + TOKEN_BLOCKS * width, K, TOKENS, STEPS, PARTS,
+                each, NORM, CACHE,
             )  # fmt: skip
-    if TOKENS == 1:
-        acc, other = tl.sum(acc, 1)[:, None], tl.sum(other, 1)[:, None]
-        squares = tl.sum(squares, 0)[None]
-    else:
-        acc, other = tl.sum(acc, 0), tl.sum(other, 0)
-        squares = tl.sum(tl.sum(squares, 2), 0)
+            loaded += (y,)
+            gains += (g,)
+        y, raw = operands_of(
+            loaded[k // width], gains[k // width], TOKENS, each, NORM,
+            INTERPRETED,
+        )  # fmt: skip
+        w = operand(held[k // width], INTERPRETED)
+        acc = tl.dot(y, w.to(y.dtype), acc)
+        if PAIRED:
+            w = operand(held_below[k // width], INTERPRETED)
+            other = tl.dot(y, w.to(y.dtype), other)
+        if NORM:
+            squares = tl.dot(raw, tl.trans(raw, 0, 2, 1), squares)
+    acc, other = tl.sum(acc, 0), tl.sum(other, 0)
+    if scale is not None:
+        larger: tl.constexpr = 1.0 if INTERPRETED else 1 / SMALLER
+        acc *= of_row[None, :] * larger
+        other *= of_other[None, :] * larger
     if NORM:
-        factor = tl.rsqrt(squares / K + eps)[None, :]
+        token = tl.arange(0, TOKENS)
+        own = token[:, None] == token[None, :]
+        square = tl.sum(tl.where(own, tl.sum(squares, 0), 0.0), 1)
+        factor = tl.rsqrt(square / K + eps)[:, None]
         acc *= factor
         other *= factor
-    if scale is not None:
-        acc *= of_row
-        other *= of_other
     return acc, other
 
 
 @triton.jit
-def add_block(
-    acc, other, squares, w, w_below, x, gain, k, M,
-    K: tl.constexpr, TOKENS: tl.constexpr, BLOCK_K: tl.constexpr,
-    PARTS: tl.constexpr, NORM: tl.constexpr, PAIRED: tl.constexpr,
-    CACHE: tl.constexpr, INTERPRETED: tl.constexpr,
-):  # fmt: skip
-    """Add what a block of weights that begins at element k contributes to the
-    sums of `multiply`."""
-    if TOKENS == 1:
-        return add_block_of_one(
-            acc, other, squares, w, w_below, x, gain, k, K, BLOCK_K, NORM,
-            PAIRED, CACHE, INTERPRETED,
-        )  # fmt: skip
-    else:
-        return add_block_of_few(
-            acc, other, squares, w, w_below, x, gain, k, M, K, TOKENS, BLOCK_K,
-            PARTS, NORM, PAIRED, CACHE, INTERPRETED,
-        )  # fmt: skip
+def in_order(each):
+    """(8, groups) -> (8 groups,), as `units` orders them."""
+    return tl.reshape(tl.trans(each), (each.shape[0] * each.shape[1],))
 
 
 # --8<-- [end:multiply]
-# --8<-- [start:one_token]
+# --8<-- [start:operands]
 @triton.jit
-def add_block_of_one(
-    acc, other, squares, w, w_below, x, gain, k,
-    K: tl.constexpr, BLOCK_K: tl.constexpr, NORM: tl.constexpr,
-    PAIRED: tl.constexpr, CACHE: tl.constexpr, INTERPRETED: tl.constexpr,
-):  # fmt: skip
-    """For one token: acc and other (rows, BLOCK_K / 8, or 16 in int8), squares
-    (BLOCK_K,).
-
-    Without tensor cores, since each weight is needed once. A thread adds the
-    products of the weights that it loads together, and keeps one sum for them
-    until the rows end.
-    """
-    each: tl.constexpr = BLOCK_K // acc.shape[1]
-    col = k + tl.arange(0, BLOCK_K)
-    inside = col < K
-    y = tl.load(x + col, inside, 0.0, cache_modifier=CACHE).to(tl.float32)
-    if NORM:
-        squares += y * y
-        y *= tl.load(gain + col, inside, 0.0).to(tl.float32)
-    y = y[None, :]
-    acc += sums_of_products(w, y, each, INTERPRETED)
-    if PAIRED:
-        other += sums_of_products(w_below, y, each, INTERPRETED)
-    return acc, other, squares
-
-
-@triton.jit
-def sum_each(products, EACH: tl.constexpr):
-    """(rows, columns) -> (rows, columns / EACH): sums of neighbors."""
-    count: tl.constexpr = products.shape[1] // EACH
-    return tl.sum(tl.reshape(products, (products.shape[0], count, EACH)), 2)
-
-
-@triton.jit
-def sums_of_products(
-    w, y, EACH: tl.constexpr, INTERPRETED: tl.constexpr
-):  # fmt: skip
-    """(rows, columns), (1, columns) -> (rows, columns / EACH): sums of EACH
-    neighboring products.
-
-    A GPU converts few integers a cycle, fewer than memory gives in int8. So
-    put each byte, made unsigned by its highest bit, into the number 2^15, where
-    it counts from 1. The sum of products with 2^15 + 128 + w has 2^15 + 128
-    times the sum of y too much: one subtraction for EACH weights. Rounding of
-    these sums stays far below that of a result in bf16.
-    """
+def operand(w, INTERPRETED: tl.constexpr):
+    """A block of weights as tensor cores take it: (PARTS, columns, rows)."""
+    PARTS: tl.constexpr = w.shape[2]
+    together: tl.constexpr = 4 if w.dtype == tl.int8 else 2
     if w.dtype == tl.int8 and not INTERPRETED:
-        raised = tl.inline_asm_elementwise(
-            """{
-            .reg .b32 bytes;
-            xor.b32 bytes, $4, 0x80808080;
-            prmt.b32 $0, bytes, 0x47000000, 0x7404;
-            prmt.b32 $1, bytes, 0x47000000, 0x7414;
-            prmt.b32 $2, bytes, 0x47000000, 0x7424;
-            prmt.b32 $3, bytes, 0x47000000, 0x7434;
-            }""",
-            "=f,=f,=f,=f,r",
-            [w],
-            dtype=tl.float32,
-            is_pure=True,
-            pack=4,
-        )
-        too_much = sum_each(tl.broadcast_to(y, w.shape), EACH) * 32896.0
-        return sum_each(raised * y, EACH) - too_much
-    else:
-        return sum_each(w.to(tl.float32) * y, EACH)
-
-
-# --8<-- [end:one_token]
-# --8<-- [start:few_tokens]
-@triton.jit
-def add_block_of_few(
-    acc, other, squares, w, w_below, x, gain, k, M,
-    K: tl.constexpr, TOKENS: tl.constexpr, BLOCK_K: tl.constexpr,
-    PARTS: tl.constexpr, NORM: tl.constexpr, PAIRED: tl.constexpr,
-    CACHE: tl.constexpr, INTERPRETED: tl.constexpr,
-):  # fmt: skip
-    """For up to TOKENS tokens: acc and other (PARTS, rows, TOKENS), squares
-    (PARTS, TOKENS, BLOCK_K / PARTS).
-
-    Each warp multiplies one of PARTS parts of a block of K. If all warps shared
-    a product of so few rows, each would read all weights from shared memory.
-    """
-    part: tl.constexpr = BLOCK_K // PARTS
-    first = tl.arange(0, PARTS)[:, None, None] * part
-    col = k + first + tl.arange(0, part)[None, None, :]
-    token = tl.arange(0, TOKENS)[None, :, None]
-    inside = col < K
-    y = tl.load(
-        x + token * K + col, (token < M) & inside, 0.0, cache_modifier=CACHE
+        w = converted(w)
+    columns: tl.constexpr = w.shape[3] * 4 * w.shape[5]
+    rows: tl.constexpr = 8 * w.shape[4]
+    w = tl.reshape(
+        w,
+        (4, 8, PARTS, w.shape[3], w.shape[4], w.shape[5] // together, together),
     )
+    return tl.reshape(
+        tl.permute(w, 2, 3, 5, 0, 6, 4, 1), (PARTS, columns, rows)
+    )
+
+
+@triton.jit
+def converted(w):
+    """int8 -> float16. A GPU converts few integers a cycle. So put each byte,
+    made unsigned by its highest bit, into the number 1024, where it counts from
+    1, and subtract 1152 from two numbers at a time."""
+    return tl.inline_asm_elementwise(
+        """{
+        .reg .b32 bytes, low, high, less;
+        xor.b32 bytes, $2, 0x80808080;
+        prmt.b32 low, bytes, 0x64646464, 0x4140;
+        prmt.b32 high, bytes, 0x64646464, 0x4342;
+        mov.b32 less, 0x64806480;
+        sub.rn.f16x2 $0, low, less;
+        sub.rn.f16x2 $1, high, less;
+        }""",
+        "=r,=r,r", [w], dtype=tl.float16, is_pure=True, pack=4,
+    )  # fmt: skip
+
+
+@triton.jit
+def tokens_at(
+    x, gain, M, k,
+    K: tl.constexpr, TOKENS: tl.constexpr, STEPS: tl.constexpr,
+    PARTS: tl.constexpr, EACH: tl.constexpr, NORM: tl.constexpr,
+    CACHE: tl.constexpr,
+):  # fmt: skip
+    """The columns of all tokens that a block of weights with EACH weights in 16
+    bytes multiplies, and the gain of a norm at these columns."""
+    loads: tl.constexpr = EACH // 8
+    thread = tl.arange(0, 4)[:, None, None, None, None, None]
+    part = tl.arange(0, PARTS)[None, None, :, None, None, None]
+    step = tl.arange(0, STEPS)[None, None, None, :, None, None]
+    load = tl.arange(0, TOKENS // 8 * loads)[None, None, None, None, :, None]
+    col = ((step * PARTS + part) * 4 + thread) * EACH + load % loads * 8 + k
+    col += tl.arange(0, 8)[None, None, None, None, None, :]
+    token = tl.arange(0, 8)[None, :, None, None, None, None]
+    # behind the last token this token again, since a row of results is its own
+    token = tl.minimum(token + load // loads * 8, M - 1)
+    at, its_gain = x + token * K + col, gain + col + token * 0
+    g = 0.0
+    if K % (STEPS * PARTS * 4 * EACH) == 0:
+        y = tl.load(at, cache_modifier=CACHE)
+        if NORM:
+            g = tl.load(its_gain)
+    else:
+        y = tl.load(at, col < K, 0.0, cache_modifier=CACHE)
+        if NORM:
+            g = tl.load(its_gain, (col < K) & (token >= 0), 0.0)
+    return y, g
+
+
+@triton.jit
+def operands_of(
+    y, gain, TOKENS: tl.constexpr, EACH: tl.constexpr, NORM: tl.constexpr,
+    INTERPRETED: tl.constexpr,
+):  # fmt: skip
+    """What multiplies a block of weights, and the tokens themselves, (PARTS,
+    TOKENS, columns) each, in the order of the weights' columns."""
+    raw = ordered(y, TOKENS, 2)
     if NORM:
-        y = y.to(tl.float32)
-        squares += y * y
-        y *= tl.load(gain + col, inside, 0.0).to(tl.float32)
-        y = y.to(x.dtype.element_ty)
+        y = product(y, gain, INTERPRETED)
     if INTERPRETED:  # there bf16 products are wrong
-        y = y.to(tl.float32)
-    acc = tl.dot(w.to(y.dtype), tl.trans(y), acc)
-    if PAIRED:
-        other = tl.dot(w_below.to(y.dtype), tl.trans(y), other)
-    return acc, other, squares
+        y, raw = y.to(tl.float32), raw.to(tl.float32)
+    if EACH == 16:
+        if not INTERPRETED:
+            y = (y.to(tl.float32) * SMALLER).to(tl.float16)
+        return ordered(y, TOKENS, 4), raw
+    else:
+        return ordered(y, TOKENS, 2), raw
 
 
-# --8<-- [end:few_tokens]
+@triton.jit
+def ordered(y, TOKENS: tl.constexpr, TOGETHER: tl.constexpr):
+    """(4, 8, PARTS, STEPS, loads, 8) -> (PARTS, TOKENS, columns)."""
+    PARTS: tl.constexpr = y.shape[2]
+    many: tl.constexpr = TOKENS // 8
+    loads: tl.constexpr = y.shape[4] // many
+    columns: tl.constexpr = y.shape[3] * loads * 32
+    y = tl.reshape(
+        y, (4, 8, PARTS, y.shape[3], many, loads, 8 // TOGETHER, TOGETHER)
+    )
+    return tl.reshape(
+        tl.permute(y, 2, 4, 1, 3, 5, 6, 0, 7), (PARTS, TOKENS, columns)
+    )
+
+
+@triton.jit
+def product(x, y, INTERPRETED: tl.constexpr):
+    """x * y, rounded as a model rounds; of bf16 two at a time."""
+    if x.dtype == tl.bfloat16 and y.dtype == tl.bfloat16 and not INTERPRETED:
+        return tl.inline_asm_elementwise(
+            """{
+            .reg .b32 zero;
+            mov.b32 zero, 0x80008000;
+            fma.rn.bf16x2 $0, $1, $2, zero;
+            }""",
+            "=r,r,r", [x, y], dtype=tl.bfloat16, is_pure=True, pack=2,
+        )  # fmt: skip
+    else:
+        return (x.to(tl.float32) * y.to(tl.float32)).to(x.dtype)
+
+
+# --8<-- [end:operands]

@@ -8,31 +8,32 @@ import torch
 
 MOST_TOKENS = 16
 OLDEST = (8, 0)
-"""The first compute capability with copies to shared memory that a program
-does not wait for, and with bf16 on tensor cores."""
+"""The first compute capability with bf16 on tensor cores."""
 
 
 @dataclass(frozen=True)
 class Tile:
     """How a kernel cuts a weight, and runs."""
 
-    rows: int
-    """Rows of the weight that a program multiplies; in pairs, pairs."""
-    block_k: int
-    """Elements of each row at a time."""
-    stages: int = 3
-    """One more than the blocks for which a program has room."""
+    groups: int
+    """Of eight rows of the weight that a program multiplies; in pairs, of eight
+    pairs."""
+    steps: int = 4
+    """How often a warp multiplies 64 bytes of each row at a time."""
     warps: int = 4
-    held: int = 8
-    """The first blocks of each row, at most so many, are loaded into registers
-    at once, before the wait for the kernel before. Further blocks are copied to
-    shared memory."""
+    """Each multiplies other columns of the same rows."""
+    held: int = 4
+    """Blocks of each row, at most so many, whose weights are in registers or on
+    their way: at first before the wait for the kernel before."""
 
     @property
-    def parts(self) -> int:
-        """Parts of a block of several tokens: one for each warp, of 32
-        elements or more, as tensor cores take them."""
-        return min(self.warps, self.block_k // 32)
+    def rows(self) -> int:
+        return 8 * self.groups
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of each row in a block."""
+        return 64 * self.steps * self.warps
 
 
 @dataclass(frozen=True)
@@ -52,103 +53,39 @@ class Tiles:
 
 LONG = 4096
 """Rows of a model of this width or more are cut into longer blocks."""
-ONE_TOKEN = Tiles(
-    qkv=Tile(4, 1024, held=2),
-    out=Tile(8, 1024, held=2),
-    gate_up=Tile(2, 1024, held=2),
-    down=Tile(8, 2048, warps=8, held=2),
-    head=Tile(8, 1024, held=2),
+NARROW = Tiles(
+    qkv=Tile(1, 4, 4, 4),
+    out=Tile(1, 4, 4, 4),
+    gate_up=Tile(1, 4, 4, 4),
+    down=Tile(1, 4, 8, 6),
+    head=Tile(1, 4, 8, 2),
 )
-ONE_TOKEN_LONG = Tiles(
-    qkv=Tile(2, 1024, held=4),
-    out=Tile(8, 1024, held=4),
-    gate_up=Tile(2, 2048, warps=8, held=2),
-    down=Tile(4, 2048, warps=8, held=3),
-    head=Tile(4, 1024, held=4),
+WIDE = Tiles(
+    qkv=Tile(1, 4, 8, 4),
+    out=Tile(2, 4, 8, 4),
+    gate_up=Tile(1, 4, 8, 4),
+    down=Tile(2, 4, 8, 5),
+    head=Tile(1, 4, 8, 2),
 )
-INT8_ONE_TOKEN = Tiles(
-    qkv=Tile(4, 2048, held=1),
-    out=Tile(8, 2048, warps=8, held=1),
-    gate_up=Tile(4, 1024, held=2),
-    down=Tile(4, 2048, held=3),
-    head=Tile(8, 2048, held=1),
+SIXTEEN_TOKENS = Tiles(
+    qkv=Tile(1, 2, 8, 4),
+    out=Tile(1, 2, 8, 8),
+    gate_up=Tile(1, 2, 8, 4),
+    down=Tile(1, 2, 8, 8),
+    head=Tile(1, 2, 8, 2),
 )
-INT8_ONE_TOKEN_LONG = Tiles(
-    qkv=Tile(4, 2048, held=2),
-    out=Tile(16, 2048, warps=8, held=2),
-    gate_up=Tile(4, 1024, held=2),
-    down=Tile(8, 1024, held=4),
-    head=Tile(4, 2048, held=2),
-)
-"""The fastest of those tried on an H200 in a whole step with early launches.
-Alone, other tiles of some parts are faster."""
-PLAIN = Tiles(
-    qkv=Tile(8, 512, 4, held=0),
-    out=Tile(2, 1024, held=0),
-    gate_up=Tile(4, 1024, held=0),
-    down=Tile(2, 2048, 4, held=0),
-    head=Tile(8, 1024, held=2),
-)
-PLAIN_LONG = Tiles(
-    qkv=Tile(4, 1024, warps=8, held=0),
-    out=Tile(2, 2048, held=0),
-    gate_up=Tile(2, 2048, held=0),
-    down=Tile(4, 2048, 4, held=0),
-    head=Tile(4, 1024, held=4),
-)
-"""For bf16 and launches one after the other. While a program computes a block,
-its copies of the next blocks are on their way."""
-FEW_TOKENS = Tiles(
-    qkv=Tile(16, 512, held=4),
-    out=Tile(16, 1024, warps=8, held=2),
-    gate_up=Tile(32, 256, 4, held=2),
-    down=Tile(16, 512, held=4),
-    head=Tile(32, 256, 4, held=1),
-)
-FEW_TOKENS_LITTLE_ROOM = Tiles(
-    qkv=Tile(16, 256, held=2),
-    out=Tile(16, 256, held=4),
-    gate_up=Tile(16, 256, held=2),
-    down=Tile(16, 256, held=4),
-    head=Tile(32, 256, held=1),
-)
-"""For GPUs where a program of the other tiles would find too little shared
-memory."""
-INT8_FEW_TOKENS = Tiles(
-    qkv=Tile(16, 512, 4, held=1),
-    out=Tile(16, 512, 4, held=2),
-    gate_up=Tile(16, 512, 4, held=1),
-    down=Tile(16, 512, 4, held=2),
-    head=Tile(32, 256, 4, held=1),
-)
-ROOM = 150 << 10
-"""Bytes of shared memory that are enough for a program of each of these tiles.
-Of all but `FEW_TOKENS`, 99 KiB are enough."""
 
 
-def tiles_for(
-    batch: int, int8: bool, width: int, room: int = ROOM, early: bool = True
-) -> Tiles:
-    """The default tiles for a model of this width, where a program can have
-    `room` bytes of shared memory, and for early launches or others."""
-    if batch > 1:
-        if int8:
-            return INT8_FEW_TOKENS
-        return FEW_TOKENS if room >= ROOM else FEW_TOKENS_LITTLE_ROOM
-    if int8:
-        return INT8_ONE_TOKEN if width < LONG else INT8_ONE_TOKEN_LONG
-    if early:
-        return ONE_TOKEN if width < LONG else ONE_TOKEN_LONG
-    return PLAIN if width < LONG else PLAIN_LONG
+def tiles_for(batch: int, width: int) -> Tiles:
+    """The default tiles for a model of this width."""
+    if batch > 8:
+        return SIXTEEN_TOKENS
+    return NARROW if width < LONG else WIDE
 
 
-def room_on(device: torch.device) -> int:
-    """Bytes of shared memory that a program can have: those of a
-    multiprocessor, of which each program takes 1 KiB in addition."""
-    if device.type != "cuda":
-        return ROOM
-    properties = torch.cuda.get_device_properties(device)
-    return properties.shared_memory_per_multiprocessor - (1 << 10)
+def tokens_for(batch: int) -> int:
+    """Tokens that a program multiplies: as many as tensor cores take."""
+    return 8 if batch <= 8 else 16
 
 
 def require(config, batch: int, int8: bool = False) -> None:

@@ -23,7 +23,6 @@ WRITTEN = {
 """Each part that multiplies by a weight -> the tensor that it writes."""
 PAIRED = ("qkv", "gate_up")
 """Parts of which a program multiplies pairs of rows."""
-CHOSEN = "chosen"  # the default tile of each part
 WRONG = 2e-2
 """The error, against the default tile's result, above which a tile is wrong."""
 
@@ -43,9 +42,10 @@ def tiles(
     default tiles of all other parts. One call has all sizes and batches, and
     prints how far it is.
 
-    Returns {"size, batch, weights": {part: {"chosen" or "rows x block_k, warps,
-    held": samples in microseconds of a step}}}, or {"left_out": why} for a
-    model that does not fit. A tile that does not fit the GPU has no samples.
+    Returns {"size, batch, weights": {part: {"chosen": the default tile, "us":
+    {tile: samples of a step}}}}, or {"left_out": why} for a model that does not
+    fit. A tile is named "rows x columns, warps, held". A tile that does not fit
+    the GPU has no samples.
     """
     import torch
 
@@ -67,36 +67,44 @@ def tiles(
         found[name] = {}
         for part, candidates in cut.items():
             samples = times_of(step, start, part, candidates, device)
-            found[name][part] = samples
-            report(name, part, samples)
+            chosen = name_of(getattr(step.tiles, part), step.int8)
+            found[name][part] = {"chosen": chosen, "us": samples}
+            report(f"{name}, {part}", chosen, samples)
         del step
         forget()
     return found
 
 
 def tiles_of(step: Any, part: str, shapes: str, registers: int) -> list[Any]:
-    """`4x1024,8x512`, rows x block_k -> tiles of a part.
+    """`1x4x4,2x4x8`, groups x steps x warps -> tiles of a part.
 
-    A thread loads 16 bytes of each row of a block, into 4 registers. A tile
-    holds as many blocks as fit into so many registers, and another tile half as
-    many. Shapes of which no block fits are left out.
+    A thread loads 16 bytes of a row of each group at each step, into 4
+    registers. A tile holds as many blocks as fit into so many registers, and
+    another tile half as many. Shapes of which no block fits are left out.
     """
     from snippets.decode_kernels.sizes import Tile
 
     config = step.model.config
     columns = config.hidden if part == "down" else config.dim
-    of_warp = 512 if step.int8 else 256  # columns
+    row_bytes = columns if step.int8 else 2 * columns
     found = []
     for shape in shapes.split(","):
-        rows, block_k = numbers(shape.replace("x", ","))
-        fit = registers // (4 * rows * (2 if part in PAIRED else 1))
-        most = min(fit, -(-columns // block_k))
+        groups, steps, warps = numbers(shape.replace("x", ","))
+        fit = registers // (4 * groups * steps * (2 if part in PAIRED else 1))
+        blocks = -(-row_bytes // Tile(groups, steps, warps).row_bytes)
+        most = min(fit, blocks)
         found += [
-            Tile(rows, block_k, warps=block_k // of_warp, held=held)
+            Tile(groups, steps, warps, held)
             for held in (most, most // 2)
             if held
         ]
     return found
+
+
+def name_of(tile: Any, int8: bool) -> str:
+    """`8 x 512, 4 warps, 4 held`, rows x columns of a block."""
+    columns = tile.row_bytes // (1 if int8 else 2)
+    return f"{tile.rows} x {columns}, {tile.warps} warps, {tile.held} held"
 
 
 def compile_tiles(step: Any, cut: Mapping[str, Sequence[Any]]) -> None:
@@ -141,10 +149,12 @@ def times_of(
     step.restart(*start)
     base, expected = step.tiles, result_of(step, part)
     step.restart(*start)
-    graphs = {CHOSEN: recorded(again, device)}
+    chosen = getattr(base, part)
+    graphs = {name_of(chosen, step.int8): recorded(again, device)}
     for tile in candidates:
-        cut = f"{tile.rows} x {tile.block_k}"
-        name = f"{cut}, {tile.warps} warps, {tile.held} held"
+        name = name_of(tile, step.int8)
+        if tile == chosen:
+            continue
         step.tiles = replace(base, **{part: tile})
         try:
             wrong = (result_of(step, part) - expected).norm()
@@ -171,13 +181,13 @@ def result_of(step: Any, part: str) -> Any:
     return getattr(step, WRITTEN[part]).float().clone()
 
 
-def report(name: str, part: str, samples: Mapping[str, list[float]]) -> None:
+def report(what: str, chosen: str, samples: Mapping[str, list[float]]) -> None:
     """Print the steps with the three fastest tiles and the default tile."""
     fastest = sorted(samples, key=lambda tile: min(samples[tile]))[:3]
     shown = [
-        f"{tile} {min(samples[tile]):.1f} us" for tile in (*fastest, CHOSEN)
+        f"{tile} {min(samples[tile]):.1f} us" for tile in (*fastest, chosen)
     ]
-    print(f"{name}, {part}: {'; '.join(shown)}", file=sys.stderr, flush=True)
+    print(f"{what}: {'; '.join(shown)}", file=sys.stderr, flush=True)
 
 
 def tile_probes() -> Iterator[Experiment]:
@@ -192,8 +202,8 @@ def tile_probes() -> Iterator[Experiment]:
             "weights": "bf16",
             "prompt": TEXT["prompt"],
             "answer": TEXT["answer"],
-            "shapes": "1x1024,2x1024,4x1024,8x1024,16x1024,"
-            "2x2048,4x2048,8x2048,16x2048",
+            "shapes": "1x2x4,1x4x4,1x8x4,1x2x8,1x4x8,2x2x4,2x4x4,2x2x8,2x4x8,"
+            "4x2x8",
             "registers": 128,
         },
         time_limit_s=300,
