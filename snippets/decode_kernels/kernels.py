@@ -43,24 +43,25 @@ def decode_qkv_kernel(
     x, gain, weight, scale, rotary, position, q, keys, values, M, heads,
     kv_heads, length, table_length, eps,
     K: tl.constexpr, HEAD_DIM: tl.constexpr, TOKENS: tl.constexpr,
-    GROUPS: tl.constexpr, STEPS: tl.constexpr, PARTS: tl.constexpr,
-    HELD: tl.constexpr, INTERPRETED: tl.constexpr, DEPENDENT: tl.constexpr,
+    ROWS: tl.constexpr, SLICES: tl.constexpr, STEPS: tl.constexpr,
+    PARTS: tl.constexpr, HELD: tl.constexpr, INTERPRETED: tl.constexpr,
+    DEPENDENT: tl.constexpr,
 ):  # fmt: skip
     start_next(DEPENDENT)
     half: tl.constexpr = HEAD_DIM // 2
-    first = tl.program_id(0) * (8 * GROUPS)
-    pair = grouped(first, (heads + 2 * kv_heads) * half, GROUPS)
+    first = tl.program_id(0) * ROWS
+    pair = grouped(first, (heads + 2 * kv_heads) * half, ROWS, SLICES)
     row = pair_row(pair, HEAD_DIM)
-    held, below = hold(weight, row, half, K, STEPS, PARTS, HELD)
+    held, below = hold(weight, row, half, K, SLICES, STEPS, PARTS, HELD)
     now, cos, sin = turn_of(
-        units(first, GROUPS), rotary, position, heads + kv_heads, table_length,
+        units(first, ROWS), rotary, position, heads + kv_heads, table_length,
         HEAD_DIM,
     )  # fmt: skip
     wait_for_previous(DEPENDENT)
     qkv_tile(
         first, now, cos, sin, x, gain, weight, scale, held, below, q, keys,
-        values, M, heads, kv_heads, length, eps, K, HEAD_DIM, TOKENS, GROUPS,
-        STEPS, PARTS, ".ca", INTERPRETED,
+        values, M, heads, kv_heads, length, eps, K, HEAD_DIM, TOKENS, ROWS,
+        SLICES, STEPS, PARTS, ".ca", INTERPRETED,
     )  # fmt: skip
 
 
@@ -88,18 +89,18 @@ def decode_attend_kernel(
 @triton.jit(do_not_specialize=["M"])
 def decode_residual_kernel(
     y, weight, scale, x, M, N,
-    K: tl.constexpr, TOKENS: tl.constexpr, GROUPS: tl.constexpr,
-    STEPS: tl.constexpr, PARTS: tl.constexpr, HELD: tl.constexpr,
-    INTERPRETED: tl.constexpr, DEPENDENT: tl.constexpr,
+    K: tl.constexpr, TOKENS: tl.constexpr, ROWS: tl.constexpr,
+    SLICES: tl.constexpr, STEPS: tl.constexpr, PARTS: tl.constexpr,
+    HELD: tl.constexpr, INTERPRETED: tl.constexpr, DEPENDENT: tl.constexpr,
 ):  # fmt: skip
     start_next(DEPENDENT)
-    first = tl.program_id(0) * (8 * GROUPS)
-    row = grouped(first, N, GROUPS)
-    held, _ = hold(weight, row, None, K, STEPS, PARTS, HELD)
+    first = tl.program_id(0) * ROWS
+    row = grouped(first, N, ROWS, SLICES)
+    held, _ = hold(weight, row, None, K, SLICES, STEPS, PARTS, HELD)
     wait_for_previous(DEPENDENT)
     residual_tile(
-        first, y, weight, scale, held, x, M, N, K, TOKENS, GROUPS, STEPS, PARTS,
-        ".ca", INTERPRETED,
+        first, y, weight, scale, held, x, M, N, K, TOKENS, ROWS, SLICES, STEPS,
+        PARTS, ".ca", INTERPRETED,
     )  # fmt: skip
 
 
@@ -107,18 +108,18 @@ def decode_residual_kernel(
 @triton.jit(do_not_specialize=["M"])
 def decode_gate_up_kernel(
     x, gain, weight, scale, out, M, N, eps,
-    K: tl.constexpr, TOKENS: tl.constexpr, GROUPS: tl.constexpr,
-    STEPS: tl.constexpr, PARTS: tl.constexpr, HELD: tl.constexpr,
-    INTERPRETED: tl.constexpr, DEPENDENT: tl.constexpr,
+    K: tl.constexpr, TOKENS: tl.constexpr, ROWS: tl.constexpr,
+    SLICES: tl.constexpr, STEPS: tl.constexpr, PARTS: tl.constexpr,
+    HELD: tl.constexpr, INTERPRETED: tl.constexpr, DEPENDENT: tl.constexpr,
 ):  # fmt: skip
     start_next(DEPENDENT)
-    first = tl.program_id(0) * (8 * GROUPS)
-    row = grouped(first, N, GROUPS)
-    held, below = hold(weight, row, N, K, STEPS, PARTS, HELD)
+    first = tl.program_id(0) * ROWS
+    row = grouped(first, N, ROWS, SLICES)
+    held, below = hold(weight, row, N, K, SLICES, STEPS, PARTS, HELD)
     wait_for_previous(DEPENDENT)
     gate_up_tile(
         first, x, gain, weight, scale, held, below, out, M, N, eps, K, TOKENS,
-        GROUPS, STEPS, PARTS, ".ca", INTERPRETED,
+        ROWS, SLICES, STEPS, PARTS, ".ca", INTERPRETED,
     )  # fmt: skip
 
 
@@ -126,16 +127,16 @@ def decode_gate_up_kernel(
 def decode_head_kernel(
     x, gain, weight, scale, best, best_row, arrived, M, N, eps, token, logit,
     position, embedding,
-    K: tl.constexpr, TOKENS: tl.constexpr, GROUPS: tl.constexpr,
-    STEPS: tl.constexpr, PARTS: tl.constexpr, HELD: tl.constexpr,
-    INTERPRETED: tl.constexpr, DEPENDENT: tl.constexpr,
+    K: tl.constexpr, TOKENS: tl.constexpr, ROWS: tl.constexpr,
+    SLICES: tl.constexpr, STEPS: tl.constexpr, PARTS: tl.constexpr,
+    HELD: tl.constexpr, INTERPRETED: tl.constexpr, DEPENDENT: tl.constexpr,
 ):  # fmt: skip
     start_next(DEPENDENT)
-    row = grouped(tl.program_id(0) * (8 * GROUPS), N, GROUPS)
-    held, _ = hold(weight, row, None, K, STEPS, PARTS, HELD)
+    row = grouped(tl.program_id(0) * ROWS, N, ROWS, SLICES)
+    held, _ = hold(weight, row, None, K, SLICES, STEPS, PARTS, HELD)
     wait_for_previous(DEPENDENT)
     head_part(
         x, gain, weight, scale, held, best, best_row, arrived, M, N, eps, token,
-        logit, position, embedding, K, TOKENS, GROUPS, STEPS, PARTS, HELD,
+        logit, position, embedding, K, TOKENS, ROWS, SLICES, STEPS, PARTS, HELD,
         ".ca", INTERPRETED,
     )  # fmt: skip

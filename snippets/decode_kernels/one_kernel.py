@@ -9,7 +9,7 @@ import torch
 
 from snippets.decode_kernels.persistent import decode_step_kernel
 from snippets.decode_kernels.quantized import stored
-from snippets.decode_kernels.sizes import Tile, Tiles
+from snippets.decode_kernels.sizes import Tile, Tiles, slices_for
 from snippets.decode_kernels.steps import TokenStep
 from snippets.fused_mlp.geglu.launch import interpreted
 
@@ -24,8 +24,9 @@ some would not fit into registers."""
 
 def tiles_of_step(batch: int, int8: bool) -> Tiles:
     """The default tiles. All products have the same steps and warps. A program
-    holds the weights of two tiles, so the groups are few."""
-    tile = Tile(1, 2 if batch > 8 or int8 else 4, 8, 2)
+    holds the weights of two tiles, so the rows are few."""
+    rows = 8 // slices_for(batch)
+    tile = Tile(rows if batch > 1 else 2, 2 if batch > 8 or int8 else 4, 8, 2)
     return Tiles(tile, tile, tile, tile, tile, BLOCK_KEYS)
 
 
@@ -78,18 +79,18 @@ class OneKernelStep(TokenStep):
             self.scale,
         )  # fmt: skip
         options = self.options(tiles.gate_up)
-        del options["GROUPS"], options["DEPENDENT"], options["launch_pdl"]
+        del options["ROWS"], options["DEPENDENT"], options["launch_pdl"]
         return arguments, {
             **options,
             "K": config.dim,
             "H": config.hidden,
             "HEAD_DIM": config.head_dim,
             "GROUP": self.group,
-            "QKV": tiles.qkv.groups,
-            "OUT": tiles.out.groups,
-            "UP": tiles.gate_up.groups,
-            "DOWN": tiles.down.groups,
-            "HEAD": tiles.head.groups,
+            "QKV": tiles.qkv.rows,
+            "OUT": tiles.out.rows,
+            "UP": tiles.gate_up.rows,
+            "DOWN": tiles.down.rows,
+            "HEAD": tiles.head.rows,
             "BLOCK_KEYS": tiles.block_keys,
             "SPLITS": tiles.splits,
             "HELD_DOWN": tiles.down.held,

@@ -72,21 +72,22 @@ def address(table, index, like):
 @triton.jit
 def residual_part(
     y, weight, scale, held, x, M, N,
-    K: tl.constexpr, TOKENS: tl.constexpr, GROUPS: tl.constexpr,
-    STEPS: tl.constexpr, PARTS: tl.constexpr, HELD: tl.constexpr,
-    INTERPRETED: tl.constexpr,
+    K: tl.constexpr, TOKENS: tl.constexpr, ROWS: tl.constexpr,
+    SLICES: tl.constexpr, STEPS: tl.constexpr, PARTS: tl.constexpr,
+    HELD: tl.constexpr, INTERPRETED: tl.constexpr,
 ):  # fmt: skip
     """x (M, N) += y (M, K) @ weight.T: a program computes every so many tiles
-    of 8 GROUPS columns, and holds the weights of its first tile already."""
-    rows: tl.constexpr = 8 * GROUPS
+    of ROWS columns, and holds the weights of its first tile already."""
     programs = tl.num_programs(0)
-    me, tiles = tl.program_id(0), tl.cdiv(N, rows)
+    me, tiles = tl.program_id(0), tl.cdiv(N, ROWS)
     for tile in tl.range(me, tiles, programs, num_stages=1):
-        next_row = grouped((tile + programs) * rows, N, GROUPS)
-        following, _ = hold(weight, next_row, None, K, STEPS, PARTS, HELD)
+        next_row = grouped((tile + programs) * ROWS, N, ROWS, SLICES)
+        following, _ = hold(
+            weight, next_row, None, K, SLICES, STEPS, PARTS, HELD
+        )
         residual_tile(
-            tile * rows, y, weight, scale, held, x, M, N, K, TOKENS, GROUPS,
-            STEPS, PARTS, ".cg", INTERPRETED,
+            tile * ROWS, y, weight, scale, held, x, M, N, K, TOKENS, ROWS,
+            SLICES, STEPS, PARTS, ".cg", INTERPRETED,
         )  # fmt: skip
         held = following
 
@@ -104,8 +105,8 @@ def decode_step_kernel(
     K: tl.constexpr, H: tl.constexpr, HEAD_DIM: tl.constexpr,
     GROUP: tl.constexpr, TOKENS: tl.constexpr, QKV: tl.constexpr,
     OUT: tl.constexpr, UP: tl.constexpr, DOWN: tl.constexpr,
-    HEAD: tl.constexpr, STEPS: tl.constexpr, PARTS: tl.constexpr,
-    HELD: tl.constexpr, HELD_DOWN: tl.constexpr,
+    HEAD: tl.constexpr, SLICES: tl.constexpr, STEPS: tl.constexpr,
+    PARTS: tl.constexpr, HELD: tl.constexpr, HELD_DOWN: tl.constexpr,
     BLOCK_KEYS: tl.constexpr, SPLITS: tl.constexpr, INTERPRETED: tl.constexpr,
 ):  # fmt: skip
     """`table` (layers, 12) holds the addresses of a layer's tensors: norm, qkv,
@@ -116,18 +117,14 @@ def decode_step_kernel(
     half: tl.constexpr = HEAD_DIM // 2
     pairs = (heads + 2 * kv_heads) * half
     # the rows of the first tile of each part
-    my_row = pair_row(grouped(me * 8 * QKV, pairs, QKV), HEAD_DIM)
-    my_out, my_down = (
-        grouped(me * 8 * OUT, K, OUT),
-        grouped(me * 8 * DOWN, K, DOWN),
-    )
-    my_up, my_word = (
-        grouped(me * 8 * UP, H, UP),
-        grouped(me * 8 * HEAD, N, HEAD),
-    )
+    my_row = pair_row(grouped(me * QKV, pairs, QKV, SLICES), HEAD_DIM)
+    my_out = grouped(me * OUT, K, OUT, SLICES)
+    my_down = grouped(me * DOWN, K, DOWN, SLICES)
+    my_up = grouped(me * UP, H, UP, SLICES)
+    my_word = grouped(me * HEAD, N, HEAD, SLICES)
     passed = 0
     held, below = hold(
-        address(table, 1, head), my_row, half, K, STEPS, PARTS, HELD
+        address(table, 1, head), my_row, half, K, SLICES, STEPS, PARTS, HELD
     )
     for layer in range(layers):
         entry = table + layer * 12
@@ -142,12 +139,13 @@ def decode_step_kernel(
             out_scale = address(entry, 9, head_scale)
             gate_up_scale = address(entry, 10, head_scale)
             down_scale = address(entry, 11, head_scale)
-        tiles = tl.cdiv(pairs, 8 * QKV)
+        tiles = tl.cdiv(pairs, QKV)
         for tile in tl.range(me, tiles, programs, num_stages=1):
-            first = tile * 8 * QKV
-            next_pair = grouped(first + programs * 8 * QKV, pairs, QKV)
+            first = tile * QKV
+            next_pair = grouped(first + programs * QKV, pairs, QKV, SLICES)
             following, following_below = hold(
-                qkv, pair_row(next_pair, HEAD_DIM), half, K, STEPS, PARTS, HELD
+                qkv, pair_row(next_pair, HEAD_DIM), half, K, SLICES, STEPS,
+                PARTS, HELD
             )
             now, cos, sin = turn_of(
                 units(first, QKV), rotary, position, heads + kv_heads,
@@ -156,10 +154,10 @@ def decode_step_kernel(
             qkv_tile(
                 first, now, cos, sin, x, gain, qkv, qkv_scale, held, below, q,
                 keys, values, M, heads, kv_heads, length, eps, K, HEAD_DIM,
-                TOKENS, QKV, STEPS, PARTS, ".cg", INTERPRETED,
+                TOKENS, QKV, SLICES, STEPS, PARTS, ".cg", INTERPRETED,
             )  # fmt: skip
             held, below = following, following_below
-        held_out, _ = hold(out, my_out, None, K, STEPS, PARTS, HELD)
+        held_out, _ = hold(out, my_out, None, K, SLICES, STEPS, PARTS, HELD)
         passed += programs
         arrive_and_wait(arrived, passed, INTERPRETED)
         for tile in range(me, M * kv_heads * SPLITS, programs):
@@ -171,43 +169,47 @@ def decode_step_kernel(
         passed += programs
         arrive_and_wait(arrived, passed, INTERPRETED)
         residual_part(
-            attended, out, out_scale, held_out, x, M, K, K, TOKENS, OUT, STEPS,
-            PARTS, HELD, INTERPRETED,
+            attended, out, out_scale, held_out, x, M, K, K, TOKENS, OUT,
+            SLICES, STEPS, PARTS, HELD, INTERPRETED,
         )  # fmt: skip
-        held_up, below_up = hold(gate_up, my_up, H, K, STEPS, PARTS, HELD)
+        held_up, below_up = hold(
+            gate_up, my_up, H, K, SLICES, STEPS, PARTS, HELD
+        )
         passed += programs
         arrive_and_wait(arrived, passed, INTERPRETED)
-        tiles = tl.cdiv(H, 8 * UP)
+        tiles = tl.cdiv(H, UP)
         for tile in tl.range(me, tiles, programs, num_stages=1):
-            next_row = grouped((tile + programs) * 8 * UP, H, UP)
+            next_row = grouped((tile + programs) * UP, H, UP, SLICES)
             following, following_below = hold(
-                gate_up, next_row, H, K, STEPS, PARTS, HELD
+                gate_up, next_row, H, K, SLICES, STEPS, PARTS, HELD
             )
             gate_up_tile(
-                tile * 8 * UP, x, gain_2, gate_up, gate_up_scale, held_up,
-                below_up, hidden, M, H, eps, K, TOKENS, UP, STEPS, PARTS, ".cg",
-                INTERPRETED,
+                tile * UP, x, gain_2, gate_up, gate_up_scale, held_up,
+                below_up, hidden, M, H, eps, K, TOKENS, UP, SLICES, STEPS,
+                PARTS, ".cg", INTERPRETED,
             )  # fmt: skip
             held_up, below_up = following, following_below
-        held_down, _ = hold(down, my_down, None, H, STEPS, PARTS, HELD_DOWN)
+        held_down, _ = hold(
+            down, my_down, None, H, SLICES, STEPS, PARTS, HELD_DOWN
+        )
         passed += programs
         arrive_and_wait(arrived, passed, INTERPRETED)
         residual_part(
             hidden, down, down_scale, held_down, x, M, K, H, TOKENS, DOWN,
-            STEPS, PARTS, HELD_DOWN, INTERPRETED,
+            SLICES, STEPS, PARTS, HELD_DOWN, INTERPRETED,
         )  # fmt: skip
         # of the next layer; behind the last one the first layer's, unused
         held, below = hold(
             address(entry, tl.where(layer + 1 < layers, 13, 1), head), my_row,
-            half, K, STEPS, PARTS, HELD,
+            half, K, SLICES, STEPS, PARTS, HELD,
         )  # fmt: skip
         passed += programs
         arrive_and_wait(arrived, passed, INTERPRETED)
-    held_words, _ = hold(head, my_word, None, K, STEPS, PARTS, HELD)
+    held_words, _ = hold(head, my_word, None, K, SLICES, STEPS, PARTS, HELD)
     head_part(
         x, norm, head, head_scale, held_words, best, best_row, arrived + 1, M,
-        N, eps, token, logit, position, embedding, K, TOKENS, HEAD, STEPS,
-        PARTS, HELD, ".cg", INTERPRETED,
+        N, eps, token, logit, position, embedding, K, TOKENS, HEAD, SLICES,
+        STEPS, PARTS, HELD, ".cg", INTERPRETED,
     )  # fmt: skip
     # the last program to end counts from zero again, for the next step
     if tl.atomic_add(arrived, 1) == passed + programs - 1:

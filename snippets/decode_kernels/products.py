@@ -3,11 +3,17 @@
 A weight is read once and never again, so no cache should keep it. Weights may
 be in int8, with a scale for each row. Sums are in float32.
 
-Tensor cores multiply. A warp takes groups of eight rows, and of each row 64
-bytes at a time: a thread loads 16 bytes of one row. A product on tensor cores
-adds up columns in any order, if weights and tokens have the same order. So we
-number the columns in the order in which a thread has them, and no weight
-passes through shared memory.
+Tensor cores multiply 8 rows by 8 or 16 tokens. A product adds up columns in any
+order, if weights and tokens have the same order. So we number the columns in
+the order in which a thread loads them, 16 bytes at a time, and no weight passes
+through shared memory.
+
+Four threads have the columns of one of the 8 rows, so a warp would read 64
+bytes of each row at a time. Memory is faster if it reads more of a row. So we
+cut each row into SLICES, which take the place of rows, and each token into the
+same slices, which take the place of tokens. Tensor cores multiply each slice by
+each slice. Of these products we add up those of equal slices. With one token, a
+warp reads 512 bytes of a row at a time: 8 slices.
 """
 
 from __future__ import annotations
@@ -23,25 +29,27 @@ So much smaller, even tokens of 10 million are far from infinity."""
 
 
 @triton.jit
-def units(first, GROUPS: tl.constexpr):
-    """The rows (8 GROUPS,) of a program, or its pairs of rows."""
-    return first + tl.arange(0, 8 * GROUPS)
+def units(first, ROWS: tl.constexpr):
+    """The rows (ROWS,) of a program, or its pairs of rows."""
+    return first + tl.arange(0, ROWS)
 
 
 @triton.jit
-def grouped(first, count, GROUPS: tl.constexpr):
-    """The same rows as (8, GROUPS). Behind the last of `count` rows, this row
-    again: its weights may be loaded, and its results are not stored twice."""
-    group = tl.arange(0, GROUPS)[None, :] * 8
-    return tl.minimum(first + group + tl.arange(0, 8)[:, None], count - 1)
+def grouped(first, count, ROWS: tl.constexpr, SLICES: tl.constexpr):
+    """The same rows as (8, groups): a row for each of the 8 slices of a group.
+    Behind the last of `count` rows, this row again: its weights may be loaded,
+    and its results are not stored twice."""
+    group = tl.arange(0, ROWS * SLICES // 8)[None, :] * (8 // SLICES)
+    row = first + group + tl.arange(0, 8)[:, None] // SLICES
+    return tl.minimum(row, count - 1)
 
 
 # --8<-- [start:hold]
 @triton.jit
 def hold(
     weight, row, second,
-    K: tl.constexpr, STEPS: tl.constexpr, PARTS: tl.constexpr,
-    HELD: tl.constexpr, other_weight=None,
+    K: tl.constexpr, SLICES: tl.constexpr, STEPS: tl.constexpr,
+    PARTS: tl.constexpr, HELD: tl.constexpr, other_weight=None,
 ):  # fmt: skip
     """Start loading the first HELD blocks of `row` (8, groups) of a weight
     (rows, K) into registers. Nothing waits for the loads until the weights are
@@ -52,15 +60,17 @@ def hold(
     other rows.
     """
     each: tl.constexpr = 16 if weight.dtype.element_ty == tl.int8 else 8
-    width: tl.constexpr = STEPS * PARTS * 4 * each
+    width: tl.constexpr = STEPS * PARTS * SLICES * 4 * each
     held, held_below = (), ()
     for k in tl.static_range(0, K, width):
         if k < HELD * width:
-            block = block_of(weight, row, k, K, STEPS, PARTS)
+            block = block_of(weight, row, k, K, SLICES, STEPS, PARTS)
             held += (block,)  # type: ignore[assignment]
             if second is not None:
                 below = weight if other_weight is None else other_weight
-                block = block_of(below, row + second, k, K, STEPS, PARTS)
+                block = block_of(
+                    below, row + second, k, K, SLICES, STEPS, PARTS
+                )
                 held_below += (block,)  # type: ignore[assignment]
     return held, held_below
 
@@ -68,21 +78,33 @@ def hold(
 @triton.jit
 def block_of(
     weight, row, k,
-    K: tl.constexpr, STEPS: tl.constexpr, PARTS: tl.constexpr,
+    K: tl.constexpr, SLICES: tl.constexpr, STEPS: tl.constexpr,
+    PARTS: tl.constexpr,
 ):  # fmt: skip
-    """The block of these rows that begins at column k: (4 threads, 8 rows,
+    """The block of these rows that begins at column k: (4 threads, 8 slices,
     PARTS, STEPS, groups, weights in 16 bytes)."""
     each: tl.constexpr = 16 if weight.dtype.element_ty == tl.int8 else 8
-    thread = tl.arange(0, 4)[:, None, None, None, None, None]
-    part = tl.arange(0, PARTS)[None, None, :, None, None, None]
-    step = tl.arange(0, STEPS)[None, None, None, :, None, None]
-    col = ((step * PARTS + part) * 4 + thread) * each + k
+    col = columns_of(SLICES, STEPS, PARTS, each) + k
     col += tl.arange(0, each)[None, None, None, None, None, :]
     at = weight + row[None, :, None, None, :, None].to(tl.int64) * K + col
-    if K % (STEPS * PARTS * 4 * each) == 0:
+    if K % (STEPS * PARTS * SLICES * 4 * each) == 0:
         return tl.load(at, eviction_policy="evict_first")
     else:
         return tl.load(at, col < K, 0, eviction_policy="evict_first")
+
+
+@triton.jit
+def columns_of(
+    SLICES: tl.constexpr, STEPS: tl.constexpr, PARTS: tl.constexpr,
+    EACH: tl.constexpr,
+):  # fmt: skip
+    """The first of EACH columns in 16 bytes of each thread, slice, part and
+    step of a block: (4, 8, PARTS, STEPS, 1, 1)."""
+    thread = tl.arange(0, 4)[:, None, None, None, None, None]
+    of_slice = tl.arange(0, 8)[None, :, None, None, None, None] % SLICES
+    part = tl.arange(0, PARTS)[None, None, :, None, None, None]
+    step = tl.arange(0, STEPS)[None, None, None, :, None, None]
+    return (((step * PARTS + part) * SLICES + of_slice) * 4 + thread) * EACH
 
 
 # --8<-- [end:hold]
@@ -90,13 +112,14 @@ def block_of(
 @triton.jit
 def multiply(
     x, gain, weight, scale, row, second, held, held_below, M, eps,
-    K: tl.constexpr, TOKENS: tl.constexpr, STEPS: tl.constexpr,
-    PARTS: tl.constexpr, NORM: tl.constexpr, PAIRED: tl.constexpr,
-    CACHE: tl.constexpr, INTERPRETED: tl.constexpr, other_weight=None,
+    K: tl.constexpr, TOKENS: tl.constexpr, SLICES: tl.constexpr,
+    STEPS: tl.constexpr, PARTS: tl.constexpr, NORM: tl.constexpr,
+    PAIRED: tl.constexpr, CACHE: tl.constexpr, INTERPRETED: tl.constexpr,
+    other_weight=None,
 ):  # fmt: skip
     """Products of tokens x (M, K) with `row` (8, groups) of a weight (rows, K),
     and if PAIRED with the rows `second` further down, of `other_weight` if
-    there is one: two tensors (TOKENS, 8 groups), or the same one twice. The
+    there is one: two tensors (TOKENS, rows), or the same one twice. The
     first blocks of these rows are those of `hold`; each later block is loaded
     as many blocks before its use.
 
@@ -110,7 +133,7 @@ def multiply(
     """
     groups: tl.constexpr = row.shape[1]
     each: tl.constexpr = 8 if scale is None else 16  # weights in 16 bytes
-    width: tl.constexpr = STEPS * PARTS * 4 * each
+    width: tl.constexpr = STEPS * PARTS * SLICES * 4 * each
     ahead: tl.constexpr = len(held)
     below = weight if other_weight is None else other_weight
     of_row, of_other = 1.0, 1.0
@@ -119,33 +142,35 @@ def multiply(
         of_other = of_row
         if PAIRED:
             of_other = in_order(tl.load(scale + row + second))
-    acc = tl.zeros((PARTS, TOKENS, 8 * groups), tl.float32)
+    sliced: tl.constexpr = TOKENS * SLICES
+    acc = tl.zeros((PARTS, sliced, 8 * groups), tl.float32)
     other = acc
-    squares = tl.zeros((PARTS, TOKENS, TOKENS), tl.float32)
+    squares = tl.zeros((PARTS, sliced, sliced), tl.float32)
     loaded, gains = (), ()
     for k in tl.static_range(0, min(K, TOKEN_BLOCKS * width), width):
         y, g = tokens_at(
-            x, gain, M, k, K, TOKENS, STEPS, PARTS, each, NORM, CACHE
+            x, gain, M, k, K, TOKENS, SLICES, STEPS, PARTS, each, NORM, CACHE
         )
         loaded += (y,)
         gains += (g,)
     for k in tl.static_range(0, K, width):
         if k + ahead * width < K:
-            held += (block_of(weight, row, k + ahead * width, K, STEPS, PARTS),)
+            later = k + ahead * width
+            held += (block_of(weight, row, later, K, SLICES, STEPS, PARTS),)
             if PAIRED:
                 next_below = block_of(
-                    below, row + second, k + ahead * width, K, STEPS, PARTS
+                    below, row + second, later, K, SLICES, STEPS, PARTS
                 )
                 held_below += (next_below,)
         if k + TOKEN_BLOCKS * width < K:
             y, g = tokens_at(
-                x, gain, M, k + TOKEN_BLOCKS * width, K, TOKENS, STEPS, PARTS,
-                each, NORM, CACHE,
+                x, gain, M, k + TOKEN_BLOCKS * width, K, TOKENS, SLICES, STEPS,
+                PARTS, each, NORM, CACHE,
             )  # fmt: skip
             loaded += (y,)
             gains += (g,)
         y, raw = operands_of(
-            loaded[k // width], gains[k // width], TOKENS, each, NORM,
+            loaded[k // width], gains[k // width], sliced, each, NORM,
             INTERPRETED,
         )  # fmt: skip
         w = operand(held[k // width], INTERPRETED)
@@ -155,24 +180,41 @@ def multiply(
             other = tl.dot(y, w.to(y.dtype), other)
         if NORM:
             squares = tl.dot(raw, tl.trans(raw, 0, 2, 1), squares)
-    acc, other = tl.sum(acc, 0), tl.sum(other, 0)
     if scale is not None:
         larger: tl.constexpr = 1.0 if INTERPRETED else 1 / SMALLER
-        acc *= of_row[None, :] * larger
-        other *= of_other[None, :] * larger
+        acc *= of_row[None, None, :] * larger
+        other *= of_other[None, None, :] * larger
+    acc = of_equal_slices(acc, SLICES)
+    other = of_equal_slices(other, SLICES) if PAIRED else acc
     if NORM:
         token = tl.arange(0, TOKENS)
         own = token[:, None] == token[None, :]
-        square = tl.sum(tl.where(own, tl.sum(squares, 0), 0.0), 1)
-        factor = tl.rsqrt(square / K + eps)[:, None]
+        square = tl.where(own, of_equal_slices(squares, SLICES), 0.0)
+        factor = tl.rsqrt(tl.sum(square, 1) / K + eps)[:, None]
         acc *= factor
         other *= factor
     return acc, other
 
 
 @triton.jit
+def of_equal_slices(products, SLICES: tl.constexpr):
+    """(PARTS, slices of tokens, slices of rows) -> (tokens, rows): the sum of
+    the products of equal slices."""
+    parts: tl.constexpr = products.shape[0]
+    tokens: tl.constexpr = products.shape[1] // SLICES
+    rows: tl.constexpr = products.shape[2] // SLICES
+    if SLICES > 1:
+        products = tl.reshape(products, (parts, tokens, SLICES, rows, SLICES))
+        of_slice = tl.arange(0, SLICES)
+        equal = of_slice[:, None, None] == of_slice[None, None, :]
+        products = tl.sum(tl.where(equal[None, None], products, 0.0), 4)
+        products = tl.sum(products, 2)
+    return tl.sum(products, 0)
+
+
+@triton.jit
 def in_order(each):
-    """(8, groups) -> (8 groups,), as `units` orders them."""
+    """(8, groups) -> (8 groups,), in the order of `operand`."""
     return tl.reshape(tl.trans(each), (each.shape[0] * each.shape[1],))
 
 
@@ -180,7 +222,8 @@ def in_order(each):
 # --8<-- [start:operands]
 @triton.jit
 def operand(w, INTERPRETED: tl.constexpr):
-    """A block of weights as tensor cores take it: (PARTS, columns, rows)."""
+    """A block of weights as tensor cores take it: (PARTS, columns, slices of
+    rows)."""
     PARTS: tl.constexpr = w.shape[2]
     together: tl.constexpr = 4 if w.dtype == tl.int8 else 2
     if w.dtype == tl.int8 and not INTERPRETED:
@@ -218,25 +261,23 @@ def converted(w):
 @triton.jit
 def tokens_at(
     x, gain, M, k,
-    K: tl.constexpr, TOKENS: tl.constexpr, STEPS: tl.constexpr,
-    PARTS: tl.constexpr, EACH: tl.constexpr, NORM: tl.constexpr,
-    CACHE: tl.constexpr,
+    K: tl.constexpr, TOKENS: tl.constexpr, SLICES: tl.constexpr,
+    STEPS: tl.constexpr, PARTS: tl.constexpr, EACH: tl.constexpr,
+    NORM: tl.constexpr, CACHE: tl.constexpr,
 ):  # fmt: skip
     """The columns of all tokens that a block of weights with EACH weights in 16
     bytes multiplies, and the gain of a norm at these columns."""
     loads: tl.constexpr = EACH // 8
-    thread = tl.arange(0, 4)[:, None, None, None, None, None]
-    part = tl.arange(0, PARTS)[None, None, :, None, None, None]
-    step = tl.arange(0, STEPS)[None, None, None, :, None, None]
-    load = tl.arange(0, TOKENS // 8 * loads)[None, None, None, None, :, None]
-    col = ((step * PARTS + part) * 4 + thread) * EACH + load % loads * 8 + k
+    many: tl.constexpr = TOKENS * SLICES // 8 * loads
+    load = tl.arange(0, many)[None, None, None, None, :, None]
+    col = columns_of(SLICES, STEPS, PARTS, EACH) + load % loads * 8 + k
     col += tl.arange(0, 8)[None, None, None, None, None, :]
-    token = tl.arange(0, 8)[None, :, None, None, None, None]
+    token = tl.arange(0, 8)[None, :, None, None, None, None] // SLICES
     # behind the last token this token again, since a row of results is its own
-    token = tl.minimum(token + load // loads * 8, M - 1)
+    token = tl.minimum(token + load // loads * (8 // SLICES), M - 1)
     at, its_gain = x + token * K + col, gain + col + token * 0
     g = 0.0
-    if K % (STEPS * PARTS * 4 * EACH) == 0:
+    if K % (STEPS * PARTS * SLICES * 4 * EACH) == 0:
         y = tl.load(at, cache_modifier=CACHE)
         if NORM:
             g = tl.load(its_gain)
@@ -249,12 +290,12 @@ def tokens_at(
 
 @triton.jit
 def operands_of(
-    y, gain, TOKENS: tl.constexpr, EACH: tl.constexpr, NORM: tl.constexpr,
+    y, gain, SLICED: tl.constexpr, EACH: tl.constexpr, NORM: tl.constexpr,
     INTERPRETED: tl.constexpr,
 ):  # fmt: skip
     """What multiplies a block of weights, and the tokens themselves, (PARTS,
-    TOKENS, columns) each, in the order of the weights' columns."""
-    raw = ordered(y, TOKENS, 2)
+    slices of tokens, columns) each, in the order of the weights' columns."""
+    raw = ordered(y, SLICED, 2)
     if NORM:
         y = product(y, gain, INTERPRETED)
     if INTERPRETED:  # there bf16 products are wrong
@@ -262,23 +303,23 @@ def operands_of(
     if EACH == 16:
         if not INTERPRETED:
             y = (y.to(tl.float32) * SMALLER).to(tl.float16)
-        return ordered(y, TOKENS, 4), raw
+        return ordered(y, SLICED, 4), raw
     else:
-        return ordered(y, TOKENS, 2), raw
+        return ordered(y, SLICED, 2), raw
 
 
 @triton.jit
-def ordered(y, TOKENS: tl.constexpr, TOGETHER: tl.constexpr):
-    """(4, 8, PARTS, STEPS, loads, 8) -> (PARTS, TOKENS, columns)."""
+def ordered(y, SLICED: tl.constexpr, TOGETHER: tl.constexpr):
+    """(4, 8, PARTS, STEPS, loads, 8) -> (PARTS, slices of tokens, columns)."""
     PARTS: tl.constexpr = y.shape[2]
-    many: tl.constexpr = TOKENS // 8
+    many: tl.constexpr = SLICED // 8
     loads: tl.constexpr = y.shape[4] // many
     columns: tl.constexpr = y.shape[3] * loads * 32
     y = tl.reshape(
         y, (4, 8, PARTS, y.shape[3], many, loads, 8 // TOGETHER, TOGETHER)
     )
     return tl.reshape(
-        tl.permute(y, 2, 4, 1, 3, 5, 6, 0, 7), (PARTS, TOKENS, columns)
+        tl.permute(y, 2, 4, 1, 3, 5, 6, 0, 7), (PARTS, SLICED, columns)
     )
 
 

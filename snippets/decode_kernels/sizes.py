@@ -15,25 +15,19 @@ OLDEST = (8, 0)
 class Tile:
     """How a kernel cuts a weight, and runs."""
 
-    groups: int
-    """Of eight rows of the weight that a program multiplies; in pairs, of eight
-    pairs."""
-    steps: int = 4
-    """How often a warp multiplies 64 bytes of each row at a time."""
+    rows: int
+    """Of the weight that a program multiplies; in pairs, pairs of rows."""
+    steps: int = 1
+    """How often a warp loads 64 bytes of each slice of a row at a time."""
     warps: int = 4
     """Each multiplies other columns of the same rows."""
     held: int = 4
     """Blocks of each row, at most so many, whose weights are in registers or on
     their way: at first before the wait for the kernel before."""
 
-    @property
-    def rows(self) -> int:
-        return 8 * self.groups
-
-    @property
-    def row_bytes(self) -> int:
+    def row_bytes(self, batch: int) -> int:
         """Bytes of each row in a block."""
-        return 64 * self.steps * self.warps
+        return 64 * slices_for(batch) * self.steps * self.warps
 
 
 @dataclass(frozen=True)
@@ -53,26 +47,33 @@ class Tiles:
 
 LONG = 4096
 """Rows of a model of this width or more are cut into longer blocks."""
-NARROW = Tiles(
-    qkv=Tile(1, 4, 4, 4),
-    out=Tile(1, 4, 4, 4),
-    gate_up=Tile(1, 4, 4, 4),
-    down=Tile(1, 4, 8, 6),
-    head=Tile(1, 4, 8, 2),
+ONE_TOKEN = Tiles(
+    qkv=Tile(4, 1, 4, 2),
+    out=Tile(8, 1, 4, 2),
+    gate_up=Tile(2, 1, 4, 2),
+    down=Tile(8, 1, 8, 3),
+    head=Tile(8, 1, 4, 2),
 )
-WIDE = Tiles(
-    qkv=Tile(1, 4, 8, 4),
-    out=Tile(2, 4, 8, 4),
-    gate_up=Tile(1, 4, 8, 4),
-    down=Tile(2, 4, 8, 5),
-    head=Tile(1, 4, 8, 2),
+ONE_TOKEN_LONG = Tiles(
+    qkv=Tile(2, 1, 4, 4),
+    out=Tile(8, 1, 4, 4),
+    gate_up=Tile(2, 1, 8, 2),
+    down=Tile(4, 1, 8, 4),
+    head=Tile(4, 1, 4, 4),
+)
+FEW_TOKENS = Tiles(
+    qkv=Tile(8, 1, 4, 4),
+    out=Tile(16, 2, 4, 2),
+    gate_up=Tile(8, 2, 4, 1),
+    down=Tile(16, 2, 8, 2),
+    head=Tile(8, 2, 4, 2),
 )
 SIXTEEN_TOKENS = Tiles(
-    qkv=Tile(1, 2, 8, 4),
-    out=Tile(1, 2, 8, 8),
-    gate_up=Tile(1, 2, 8, 4),
-    down=Tile(1, 2, 8, 8),
-    head=Tile(1, 2, 8, 2),
+    qkv=Tile(8, 2, 8, 2),
+    out=Tile(8, 2, 8, 4),
+    gate_up=Tile(8, 2, 8, 2),
+    down=Tile(8, 2, 8, 4),
+    head=Tile(8, 2, 8, 2),
 )
 
 
@@ -80,12 +81,20 @@ def tiles_for(batch: int, width: int) -> Tiles:
     """The default tiles for a model of this width."""
     if batch > 8:
         return SIXTEEN_TOKENS
-    return NARROW if width < LONG else WIDE
+    if batch > 1:
+        return FEW_TOKENS
+    return ONE_TOKEN if width < LONG else ONE_TOKEN_LONG
 
 
 def tokens_for(batch: int) -> int:
-    """Tokens that a program multiplies: as many as tensor cores take."""
-    return 8 if batch <= 8 else 16
+    """Tokens for which a program has room."""
+    return power_of_two(batch)
+
+
+def slices_for(batch: int) -> int:
+    """Parts of each row and of each token, which tensor cores multiply as rows
+    and tokens: 8 by 8 for one token, otherwise 8 by 16."""
+    return min(8, 16 // tokens_for(batch))
 
 
 def require(config, batch: int, int8: bool = False) -> None:

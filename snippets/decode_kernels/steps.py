@@ -28,6 +28,7 @@ from snippets.decode_kernels.sizes import (
     power_of_two,
     require,
     require_device,
+    slices_for,
     tiles_for,
     tokens_for,
 )
@@ -114,7 +115,8 @@ class TokenStep:
         """Constants of a kernel that multiplies, and how it is launched."""
         return {
             "TOKENS": self.tokens,
-            "GROUPS": tile.groups,
+            "ROWS": tile.rows,
+            "SLICES": slices_for(self.batch),
             "STEPS": tile.steps,
             "PARTS": tile.warps,
             "HELD": tile.held,

@@ -42,8 +42,8 @@ def qkv_tile(
     first, now, cos, sin, x, gain, weight, scale, held, held_below, q, keys,
     values, M, heads, kv_heads, length, eps,
     K: tl.constexpr, HEAD_DIM: tl.constexpr, TOKENS: tl.constexpr,
-    GROUPS: tl.constexpr, STEPS: tl.constexpr, PARTS: tl.constexpr,
-    CACHE: tl.constexpr, INTERPRETED: tl.constexpr,
+    ROWS: tl.constexpr, SLICES: tl.constexpr, STEPS: tl.constexpr,
+    PARTS: tl.constexpr, CACHE: tl.constexpr, INTERPRETED: tl.constexpr,
 ):  # fmt: skip
     """Norm, product with the joined weight of queries, keys and values,
     rotation, and the write into the cache at position `now`, of pairs of rows.
@@ -53,16 +53,16 @@ def qkv_tile(
     """
     half: tl.constexpr = HEAD_DIM // 2
     row = pair_row(
-        grouped(first, (heads + 2 * kv_heads) * half, GROUPS), HEAD_DIM
+        grouped(first, (heads + 2 * kv_heads) * half, ROWS, SLICES), HEAD_DIM
     )
     low, high = multiply(
         x, gain, weight, scale, row, half, held, held_below, M, eps, K, TOKENS,
-        STEPS, PARTS, True, True, CACHE, INTERPRETED,
+        SLICES, STEPS, PARTS, True, True, CACHE, INTERPRETED,
     )  # fmt: skip
     cos, sin = cos[None, :], sin[None, :]
     below, above = low * cos - high * sin, high * cos + low * sin
     token = tl.arange(0, TOKENS)[:, None]
-    pair = units(first, GROUPS)[None, :]
+    pair = units(first, ROWS)[None, :]
     head, element = pair // half, pair % half
     kept = token < M
     is_q = kept & (head < heads)
@@ -88,19 +88,19 @@ def qkv_tile(
 @triton.jit
 def residual_tile(
     first, y, weight, scale, held, x, M, N,
-    K: tl.constexpr, TOKENS: tl.constexpr, GROUPS: tl.constexpr,
-    STEPS: tl.constexpr, PARTS: tl.constexpr, CACHE: tl.constexpr,
-    INTERPRETED: tl.constexpr, out=None,
+    K: tl.constexpr, TOKENS: tl.constexpr, ROWS: tl.constexpr,
+    SLICES: tl.constexpr, STEPS: tl.constexpr, PARTS: tl.constexpr,
+    CACHE: tl.constexpr, INTERPRETED: tl.constexpr, out=None,
 ):  # fmt: skip
     """x (M, N) += y (M, K) @ weight.T, of the columns of x from `first` on; the
     sum goes to `out` (M, N) if there is one."""
-    token, row = tl.arange(0, TOKENS)[:, None], units(first, GROUPS)[None, :]
+    token, row = tl.arange(0, TOKENS)[:, None], units(first, ROWS)[None, :]
     there = (row < N) & (token < M)
     at = token * N + row
     before = tl.load(x + at, there, 0.0, cache_modifier=".cg")
     acc, _ = multiply(
-        y, y, weight, scale, grouped(first, N, GROUPS), 0, held, held, M, 0.0,
-        K, TOKENS, STEPS, PARTS, False, False, CACHE, INTERPRETED,
+        y, y, weight, scale, grouped(first, N, ROWS, SLICES), 0, held, held, M,
+        0.0, K, TOKENS, SLICES, STEPS, PARTS, False, False, CACHE, INTERPRETED,
     )  # fmt: skip
     acc += before.to(tl.float32)
     to = x if out is None else out
@@ -111,20 +111,20 @@ def residual_tile(
 @triton.jit
 def gate_up_tile(
     first, x, gain, weight, scale, held, held_below, out, M, N, eps,
-    K: tl.constexpr, TOKENS: tl.constexpr, GROUPS: tl.constexpr,
-    STEPS: tl.constexpr, PARTS: tl.constexpr, CACHE: tl.constexpr,
-    INTERPRETED: tl.constexpr, up_weight=None,
+    K: tl.constexpr, TOKENS: tl.constexpr, ROWS: tl.constexpr,
+    SLICES: tl.constexpr, STEPS: tl.constexpr, PARTS: tl.constexpr,
+    CACHE: tl.constexpr, INTERPRETED: tl.constexpr, up_weight=None,
 ):  # fmt: skip
     """out (M, N) = silu(norm(x) @ gate.T) * (norm(x) @ up.T), where weight
     (2 N, K) holds the rows of gate, then the rows of up, or is the weight of
     gate (N, K), and `up_weight` (N, K) the other."""
     gate, up = multiply(
-        x, gain, weight, scale, grouped(first, N, GROUPS),
+        x, gain, weight, scale, grouped(first, N, ROWS, SLICES),
         N if up_weight is None else 0, held, held_below, M, eps, K, TOKENS,
-        STEPS, PARTS, True, True, CACHE, INTERPRETED, up_weight,
+        SLICES, STEPS, PARTS, True, True, CACHE, INTERPRETED, up_weight,
     )  # fmt: skip
     value = gate * tl.sigmoid(gate) * up
-    token, row = tl.arange(0, TOKENS)[:, None], units(first, GROUPS)[None, :]
+    token, row = tl.arange(0, TOKENS)[:, None], units(first, ROWS)[None, :]
     there = (row < N) & (token < M)
     tl.store(out + token * N + row, value.to(out.dtype.element_ty), there)
 
@@ -133,16 +133,15 @@ def gate_up_tile(
 def head_part(
     x, gain, weight, scale, held, best, best_row, arrived, M, N, eps, token_out,
     logit_out, position, embedding,
-    K: tl.constexpr, TOKENS: tl.constexpr, GROUPS: tl.constexpr,
-    STEPS: tl.constexpr, PARTS: tl.constexpr, HELD: tl.constexpr,
-    CACHE: tl.constexpr, INTERPRETED: tl.constexpr,
+    K: tl.constexpr, TOKENS: tl.constexpr, ROWS: tl.constexpr,
+    SLICES: tl.constexpr, STEPS: tl.constexpr, PARTS: tl.constexpr,
+    HELD: tl.constexpr, CACHE: tl.constexpr, INTERPRETED: tl.constexpr,
 ):  # fmt: skip
     """The last norm, and the largest logit. A program computes every so many
-    tiles of 8 GROUPS words, holds the weights of its first tile already, and
-    starts loading the next ones before it multiplies. The last program to
-    arrive takes
-    the largest logit of all, of equal ones the first word, and prepares the
-    next step: x becomes the embedding of the chosen token.
+    tiles of ROWS words, holds the weights of its first tile already, and starts
+    loading the next ones before it multiplies. The last program to arrive
+    takes the largest logit of all, of equal ones the first word, and prepares
+    the next step: x becomes the embedding of the chosen token.
 
     best and best_row: (programs, TOKENS).
     """
@@ -150,21 +149,20 @@ def head_part(
     token = tl.arange(0, TOKENS)
     largest = tl.full((TOKENS,), float("-inf"), tl.float32)
     word = tl.full((TOKENS,), 0, tl.int32) + N
-    ROWS: tl.constexpr = 8 * GROUPS
     # one stage: otherwise copies of later tokens would fill shared memory
     for tile in tl.range(me, tl.cdiv(N, ROWS), programs, num_stages=1):
         row = tile * ROWS + tl.arange(0, ROWS)[None, :]
         following, _ = hold(
-            weight, grouped((tile + programs) * ROWS, N, GROUPS), None, K,
-            STEPS, PARTS, HELD,
+            weight, grouped((tile + programs) * ROWS, N, ROWS, SLICES), None,
+            K, SLICES, STEPS, PARTS, HELD,
         )  # fmt: skip
         # 0 in each round, which the compiler does not know: otherwise it would
         # keep all of x in registers meanwhile
         zero = tl.where(tile == N, 16, 0)
         logit, _ = multiply(
             x + zero, gain + zero, weight, scale,
-            grouped(tile * ROWS, N, GROUPS), 0, held, held, M, eps, K, TOKENS,
-            STEPS, PARTS, True, False, CACHE, INTERPRETED,
+            grouped(tile * ROWS, N, ROWS, SLICES), 0, held, held, M, eps, K,
+            TOKENS, SLICES, STEPS, PARTS, True, False, CACHE, INTERPRETED,
         )  # fmt: skip
         # compared as a model compares: rounded
         logit = logit.to(x.dtype.element_ty).to(tl.float32)

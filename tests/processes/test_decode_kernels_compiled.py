@@ -9,7 +9,7 @@ from triton.runtime.jit import JITFunction
 
 from snippets.decode_kernels import kernels, persistent
 from snippets.decode_kernels.one_kernel import PER_MULTIPROCESSOR, REGISTERS as STEP_REGISTERS, tiles_of_step
-from snippets.decode_kernels.sizes import LONG, Tile, tiles_for
+from snippets.decode_kernels.sizes import LONG, Tile, slices_for, tiles_for, tokens_for
 from snippets.fused_mlp.experiments.compiling import Code, build, read
 from tests.processes.fused_compiling import REGISTERS, check_resources, with_tools
 
@@ -50,8 +50,8 @@ PARTS = {
 PAIRED = ("qkv", "gate_up")
 CAPABILITIES = pytest.mark.parametrize("capability", [80, 90])
 KINDS = pytest.mark.parametrize(
-    ("tokens", "int8", "capability"),
-    [(8, False, 80), (8, False, 90), (16, False, 80), (16, False, 90), (8, True, 80), (8, True, 90), (16, True, 90)],
+    ("batch", "int8", "capability"),
+    [(1, False, 80), (1, False, 90), (8, False, 90), (16, False, 90), (1, True, 80), (1, True, 90), (8, True, 90), (16, True, 80)],
 )
 ROOM = 99 << 10
 """Bytes of shared memory that a program can have on the GPUs with the least."""
@@ -84,21 +84,25 @@ def code_of(
     return read(build(kernel, types, {**constants, "INTERPRETED": False}, capability, warps, 3, **options))
 
 
-def constants_of(tile: Tile, tokens: int, columns: int) -> dict[str, object]:
-    return {"K": columns, "TOKENS": tokens, "STEPS": tile.steps, "PARTS": tile.warps, "HELD": tile.held}
+def constants_of(tile: Tile, batch: int, columns: int) -> dict[str, object]:
+    cut = {"SLICES": slices_for(batch), "STEPS": tile.steps, "PARTS": tile.warps, "HELD": tile.held}
+    return {"K": columns, "TOKENS": tokens_for(batch), "ROWS": tile.rows, **cut}
 
 
-def loads_of(tile: Tile, columns: int, paired: bool, int8: bool, blocks: int = 1000) -> int:
+def loads_of(tile: Tile, batch: int, columns: int, paired: bool, int8: bool, blocks: int = 1000) -> int:
     """Loads of 16 bytes of a thread for so many blocks of a row, or for all of it."""
-    steps = -(-columns * (1 if int8 else 2) // (64 * tile.warps))
-    return min(steps, blocks * tile.steps) * tile.groups * (2 if paired else 1)
+    slices = slices_for(batch)
+    steps = -(-columns * (1 if int8 else 2) // (64 * slices * tile.warps * tile.steps)) * tile.steps
+    return min(steps, blocks * tile.steps) * tile.rows * slices // 8 * (2 if paired else 1)
 
 
-def check_loads(code: Code, tile: Tile, columns: int, paired: bool, int8: bool, early: bool, again: bool) -> None:
+def check_loads(
+    code: Code, tile: Tile, batch: int, columns: int, paired: bool, int8: bool, early: bool, again: bool
+) -> None:
     """Each thread loads 16 bytes of weights at a time, straight into the registers of the tensor cores' operands. All
     weights that a program holds are on their way before it waits for the kernel before. With `again`, it holds those of
     another tile, too."""
-    held, whole = (loads_of(tile, columns, paired, int8, blocks) for blocks in (tile.held, 1000))
+    held, whole = (loads_of(tile, batch, columns, paired, int8, blocks) for blocks in (tile.held, 1000))
     loads = [line for line in code.lines if line.startswith("LDG.E.EF")]
     assert {line.split()[0] for line in loads} == {"LDG.E.EF.128"}
     assert len(loads) == whole + (held if again else 0)
@@ -118,23 +122,23 @@ def programs_at_once(code: Code) -> int:
 
 
 @KINDS
-def test_products_load_whole_lines_and_spill_nothing(tokens: int, int8: bool, capability: int) -> None:
+def test_products_load_whole_lines_and_spill_nothing(batch: int, int8: bool, capability: int) -> None:
     """On Hopper the first weights are on their way while another kernel runs. Enough bytes are."""
     for width, hidden in SIZES.items():
-        tiles = tiles_for(tokens, width)
+        tiles = tiles_for(batch, width)
         for part, kernel in PARTS.items():
             tile, columns = getattr(tiles, part), hidden if part == "down" else width
-            constants = constants_of(tile, tokens, columns) | {"GROUPS": tile.groups, "DEPENDENT": capability >= 90}
+            constants = constants_of(tile, batch, columns) | {"DEPENDENT": capability >= 90}
             more = {"HEAD_DIM": 64} if part == "qkv" else {}
             code = code_of(kernel, constants | more, capability, int8, tile.warps)
             check_resources(code)
             paired = part in PAIRED
-            check_loads(code, tile, columns, paired, int8, capability >= 90, part == "head")
+            check_loads(code, tile, batch, columns, paired, int8, capability >= 90, part == "head")
             assert code.multiplies_with() == "HMMA"
             assert code.shared_bytes <= ROOM
             if capability >= 90:
-                held = loads_of(tile, columns, paired, int8, tile.held) * 16 * code.threads
-                needed = 2 * NEEDED if tokens == 8 else NEEDED
+                held = loads_of(tile, batch, columns, paired, int8, tile.held) * 16 * code.threads
+                needed = 2 * NEEDED if batch == 8 else NEEDED
                 assert programs_at_once(code) * held * (2 if part == "head" else 1) >= needed
 
 
@@ -155,9 +159,9 @@ def test_a_whole_step_fits_a_multiprocessor(int8: bool, capability: int) -> None
     tiles, (width, hidden) = tiles_of_step(1, int8), list(SIZES.items())[-1]
     tile = tiles.gate_up
     constants = {
-        **ATTENTION, **constants_of(tile, 8, width), "H": hidden, "HELD_DOWN": tiles.down.held, "HEAD_DIM": 128,
-        "GROUP": 4, "BLOCK_KEYS": tiles.block_keys, "QKV": tiles.qkv.groups, "OUT": tiles.out.groups,
-        "UP": tiles.gate_up.groups, "DOWN": tiles.down.groups, "HEAD": tiles.head.groups,
+        **ATTENTION, **constants_of(tile, 1, width), "H": hidden, "HELD_DOWN": tiles.down.held, "HEAD_DIM": 128,
+        "GROUP": 4, "BLOCK_KEYS": tiles.block_keys, "QKV": tiles.qkv.rows, "OUT": tiles.out.rows,
+        "UP": tiles.gate_up.rows, "DOWN": tiles.down.rows, "HEAD": tiles.head.rows,
     }  # fmt: skip
     more = {"launch_cooperative_grid": True, "maxnreg": STEP_REGISTERS}
     code = code_of(persistent.decode_step_kernel, constants, capability, int8, tile.warps, **more)
@@ -169,5 +173,5 @@ def test_a_whole_step_fits_a_multiprocessor(int8: bool, capability: int) -> None
     for part in ("out", "gate_up", "down"):
         cut = getattr(tiles, part)
         columns = hidden if part == "down" else width
-        held = loads_of(cut, columns, part in PAIRED, int8, cut.held) * 16 * code.threads
+        held = loads_of(cut, 1, columns, part in PAIRED, int8, cut.held) * 16 * code.threads
         assert PER_MULTIPROCESSOR * held >= (NEEDED if not int8 else NEEDED / 2)

@@ -67,7 +67,7 @@ def tiles(
         found[name] = {}
         for part, candidates in cut.items():
             samples = times_of(step, start, part, candidates, device)
-            chosen = name_of(getattr(step.tiles, part), step.int8)
+            chosen = name_of(getattr(step.tiles, part), step.batch, step.int8)
             found[name][part] = {"chosen": chosen, "us": samples}
             report(f"{name}, {part}", chosen, samples)
         del step
@@ -76,34 +76,39 @@ def tiles(
 
 
 def tiles_of(step: Any, part: str, shapes: str, registers: int) -> list[Any]:
-    """`1x4x4,2x4x8`, groups x steps x warps -> tiles of a part.
+    """`1x1x4,8x1x8`, rows x steps x warps -> tiles of a part.
 
-    A thread loads 16 bytes of a row of each group at each step, into 4
-    registers. A tile holds as many blocks as fit into so many registers, and
-    another tile half as many. Shapes of which no block fits are left out.
+    A thread loads 16 bytes of a slice of a row at each step, into 4 registers.
+    A tile holds as many blocks as fit into so many registers, and another tile
+    half as many. Shapes of which no block fits are left out, as are those with
+    fewer rows than tensor cores take.
     """
-    from snippets.decode_kernels.sizes import Tile
+    from snippets.decode_kernels.sizes import Tile, slices_for
 
     config = step.model.config
     columns = config.hidden if part == "down" else config.dim
     row_bytes = columns if step.int8 else 2 * columns
     found = []
     for shape in shapes.split(","):
-        groups, steps, warps = numbers(shape.replace("x", ","))
-        fit = registers // (4 * groups * steps * (2 if part in PAIRED else 1))
-        blocks = -(-row_bytes // Tile(groups, steps, warps).row_bytes)
+        rows, steps, warps = numbers(shape.replace("x", ","))
+        slices = rows * slices_for(step.batch)
+        if slices < 8:
+            continue
+        each = slices // 8 * 4 * steps * (2 if part in PAIRED else 1)
+        fit = registers // each
+        blocks = -(-row_bytes // Tile(rows, steps, warps).row_bytes(step.batch))
         most = min(fit, blocks)
         found += [
-            Tile(groups, steps, warps, held)
+            Tile(rows, steps, warps, held)
             for held in (most, most // 2)
             if held
         ]
     return found
 
 
-def name_of(tile: Any, int8: bool) -> str:
+def name_of(tile: Any, batch: int, int8: bool) -> str:
     """`8 x 512, 4 warps, 4 held`, rows x columns of a block."""
-    columns = tile.row_bytes // (1 if int8 else 2)
+    columns = tile.row_bytes(batch) // (1 if int8 else 2)
     return f"{tile.rows} x {columns}, {tile.warps} warps, {tile.held} held"
 
 
@@ -150,9 +155,9 @@ def times_of(
     base, expected = step.tiles, result_of(step, part)
     step.restart(*start)
     chosen = getattr(base, part)
-    graphs = {name_of(chosen, step.int8): recorded(again, device)}
+    graphs = {name_of(chosen, step.batch, step.int8): recorded(again, device)}
     for tile in candidates:
-        name = name_of(tile, step.int8)
+        name = name_of(tile, step.batch, step.int8)
         if tile == chosen:
             continue
         step.tiles = replace(base, **{part: tile})
@@ -202,8 +207,8 @@ def tile_probes() -> Iterator[Experiment]:
             "weights": "bf16",
             "prompt": TEXT["prompt"],
             "answer": TEXT["answer"],
-            "shapes": "1x2x4,1x4x4,1x8x4,1x2x8,1x4x8,2x2x4,2x4x4,2x2x8,2x4x8,"
-            "4x2x8",
+            "shapes": "1x1x4,2x1x4,4x1x4,8x1x4,1x2x4,2x2x4,4x2x4,2x1x8,4x1x8,"
+            "8x1x8",
             "registers": 128,
         },
         time_limit_s=300,

@@ -23,11 +23,11 @@ def decode_project_kernel(
     x, gain, q_weight, k_weight, v_weight, cos, sin, position, q, keys, values,
     arrived, M, heads, kv_heads, length, angle_stride, eps,
     K: tl.constexpr, HEAD_DIM: tl.constexpr, TOKENS: tl.constexpr,
-    GROUPS: tl.constexpr, STEPS: tl.constexpr, PARTS: tl.constexpr,
-    HELD: tl.constexpr, INTERPRETED: tl.constexpr, DEPENDENT: tl.constexpr,
-    COUNTERS: tl.constexpr,
+    ROWS: tl.constexpr, SLICES: tl.constexpr, STEPS: tl.constexpr,
+    PARTS: tl.constexpr, HELD: tl.constexpr, INTERPRETED: tl.constexpr,
+    DEPENDENT: tl.constexpr, COUNTERS: tl.constexpr,
 ):  # fmt: skip
-    """Norm, products, rotation, and the write into the cache, of 8 GROUPS
+    """Norm, products, rotation, and the write into the cache, of ROWS
     pairs of rows of one of three weights. Row `position` of the cache is
     written, or row 0 if there is none.
 
@@ -39,7 +39,6 @@ def decode_project_kernel(
     start_next(DEPENDENT)
     half: tl.constexpr = HEAD_DIM // 2
     # each weight is cut by itself, so that no program needs rows of two
-    ROWS: tl.constexpr = 8 * GROUPS
     q_tiles = tl.cdiv(heads * half, ROWS)
     kv_tiles = tl.cdiv(kv_heads * half, ROWS)
     tile = tl.program_id(0)
@@ -48,13 +47,15 @@ def decode_project_kernel(
     other = tl.where(is_v, v_weight, k_weight)
     weight = tl.where(is_q, q_weight, other)
     own_heads = tl.where(is_q, heads, kv_heads)
-    row = pair_row(grouped(own_tile * ROWS, own_heads * half, GROUPS), HEAD_DIM)
-    held, below = hold(weight, row, half, K, STEPS, PARTS, HELD)
+    row = pair_row(
+        grouped(own_tile * ROWS, own_heads * half, ROWS, SLICES), HEAD_DIM
+    )
+    held, below = hold(weight, row, half, K, SLICES, STEPS, PARTS, HELD)
     if tile == 0:  # attention counts from zero
         counter = tl.arange(0, COUNTERS)
         tl.store(arrived + counter, 0, counter < M * kv_heads)
     # asked for before the products, which hide the wait
-    pair = units(own_tile * ROWS, GROUPS)[None, :]
+    pair = units(own_tile * ROWS, ROWS)[None, :]
     head, element = pair // half, pair % half
     token = tl.arange(0, TOKENS)[:, None]
     turned = (token < M) & (tile < q_tiles + kv_tiles)
@@ -67,8 +68,8 @@ def decode_project_kernel(
     if position is not None:
         now = tl.load(position)
     low, high = multiply(
-        x, gain, weight, None, row, half, held, below, M, eps, K, TOKENS, STEPS,
-        PARTS, True, True, ".ca", INTERPRETED,
+        x, gain, weight, None, row, half, held, below, M, eps, K, TOKENS,
+        SLICES, STEPS, PARTS, True, True, ".ca", INTERPRETED,
     )  # fmt: skip
     first = low * cos_low - high * sin_low
     last = high * cos_high + low * sin_high
@@ -105,36 +106,36 @@ def decode_attend_kernel(
 @triton.jit(do_not_specialize=["M"])
 def decode_residual_kernel(
     y, weight, x, out, M, N,
-    K: tl.constexpr, TOKENS: tl.constexpr, GROUPS: tl.constexpr,
-    STEPS: tl.constexpr, PARTS: tl.constexpr, HELD: tl.constexpr,
-    INTERPRETED: tl.constexpr, DEPENDENT: tl.constexpr,
+    K: tl.constexpr, TOKENS: tl.constexpr, ROWS: tl.constexpr,
+    SLICES: tl.constexpr, STEPS: tl.constexpr, PARTS: tl.constexpr,
+    HELD: tl.constexpr, INTERPRETED: tl.constexpr, DEPENDENT: tl.constexpr,
 ):  # fmt: skip
     """out (M, N) = x (M, N) + y (M, K) @ weight.T; out may be x."""
     start_next(DEPENDENT)
-    first = tl.program_id(0) * (8 * GROUPS)
-    row = grouped(first, N, GROUPS)
-    held, _ = hold(weight, row, None, K, STEPS, PARTS, HELD)
+    first = tl.program_id(0) * ROWS
+    row = grouped(first, N, ROWS, SLICES)
+    held, _ = hold(weight, row, None, K, SLICES, STEPS, PARTS, HELD)
     wait_for_previous(DEPENDENT)
     residual_tile(
-        first, y, weight, None, held, x, M, N, K, TOKENS, GROUPS, STEPS, PARTS,
-        ".ca", INTERPRETED, out,
+        first, y, weight, None, held, x, M, N, K, TOKENS, ROWS, SLICES, STEPS,
+        PARTS, ".ca", INTERPRETED, out,
     )  # fmt: skip
 
 
 @triton.jit(do_not_specialize=["M"])
 def decode_gate_up_kernel(
     x, gain, gate, up, out, M, N, eps,
-    K: tl.constexpr, TOKENS: tl.constexpr, GROUPS: tl.constexpr,
-    STEPS: tl.constexpr, PARTS: tl.constexpr, HELD: tl.constexpr,
-    INTERPRETED: tl.constexpr, DEPENDENT: tl.constexpr,
+    K: tl.constexpr, TOKENS: tl.constexpr, ROWS: tl.constexpr,
+    SLICES: tl.constexpr, STEPS: tl.constexpr, PARTS: tl.constexpr,
+    HELD: tl.constexpr, INTERPRETED: tl.constexpr, DEPENDENT: tl.constexpr,
 ):  # fmt: skip
     """out (M, N) = silu(norm(x) @ gate.T) * (norm(x) @ up.T)."""
     start_next(DEPENDENT)
-    first = tl.program_id(0) * (8 * GROUPS)
-    row = grouped(first, N, GROUPS)
-    held, below = hold(gate, row, 0, K, STEPS, PARTS, HELD, up)
+    first = tl.program_id(0) * ROWS
+    row = grouped(first, N, ROWS, SLICES)
+    held, below = hold(gate, row, 0, K, SLICES, STEPS, PARTS, HELD, up)
     wait_for_previous(DEPENDENT)
     gate_up_tile(
         first, x, gain, gate, None, held, below, out, M, N, eps, K, TOKENS,
-        GROUPS, STEPS, PARTS, ".ca", INTERPRETED, up,
+        ROWS, SLICES, STEPS, PARTS, ".ca", INTERPRETED, up,
     )  # fmt: skip

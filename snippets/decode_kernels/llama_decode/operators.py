@@ -24,6 +24,7 @@ from .sizes import (
     Tile,
     launches_dependents,
     power_of_two,
+    slices_for,
     tiles_for,
     tokens_for,
 )
@@ -64,7 +65,8 @@ def options(x: Tensor, tile: Tile) -> dict[str, Any]:
     batch, dependent = x.shape[0], launches_dependents(x.device)
     return {
         "TOKENS": tokens_for(batch),
-        "GROUPS": tile.groups,
+        "ROWS": tile.rows,
+        "SLICES": slices_for(batch),
         "STEPS": tile.steps,
         "PARTS": tile.warps,
         "HELD": tile.held,

@@ -22,7 +22,7 @@ from snippets.decode_kernels.sizes import Tile, Tiles
 from tests.chapters.decode_kernels.llama_models import LAYERS, LLAMA_3, Case, generate, tiny
 
 VARIANT = PACKAGE / "build/torch-cuda"
-SMALL = Tiles(*[Tile(1, 1, 2, 2)] * 5, block_keys=4, splits=2)
+SMALL = Tiles(*[Tile(8, 1, 2, 2)] * 5, block_keys=4, splits=2)
 """The interpreter takes its time for each program."""
 CASES = [
     Case("Llama", 1),

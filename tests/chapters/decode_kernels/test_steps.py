@@ -27,7 +27,6 @@ from snippets.decoder.model import Config
 from snippets.lab.capture.instruments import TorchInstruments
 from snippets.lab.experiment import Experiment, NeedsGpu
 
-TINY = Tiles(*[Tile(1, 1, 2, 1)] * 5, block_keys=16, splits=3)
 SMALL = Config(1, 64, 80, 2, 1, 40)
 SMALLER = Config(1, 32, 48, 2, 1, 24)
 FEWER = 8
@@ -51,29 +50,33 @@ class Case:
 
     def __str__(self) -> str:
         heads = f"{self.config.heads}/{self.config.kv_heads} heads of {self.config.head_dim}"
-        tile = f", {name_of(self.tile, self.int8)}" if self.tile else ""
+        tile = f", {name_of(self.tile, self.batch, self.int8)}" if self.tile else ""
         return f"{heads}, hidden {self.config.hidden}, {self.batch} after {self.prompt}{', int8' * self.int8}{tile}"
 
     @property
     def tiles(self) -> Tiles:
-        return replace(TINY, **dict.fromkeys(WRITTEN, self.tile)) if self.tile else TINY
+        tile = self.tile or Tile(8, 1, 2, 1)
+        return Tiles(*[tile] * len(WRITTEN), block_keys=16, splits=3)
 
 
 CASES = [
     Case(Config(2, 64, 72, 4, 2, 41), 1, 15, 2),
     Case(Config(1, 96, 40, 6, 2, 33), 1, 30, 2, room=0),
-    Case(Config(1, 256, 16, 1, 1, 17), 1, 40, 1, tile=Tile(2, 2, 4, 1)),  # one block of all columns
+    Case(Config(1, 256, 16, 1, 1, 17), 1, 40, 1, tile=Tile(2, 1, 2, 1)),  # one block of all columns
     Case(Config(1, 64, 72, 4, 1, 40), 3, 5, 2),
     Case(Config(1, 64, 80, 4, 2, 41), 1, 7, 2, int8=True),
     Case(Config(1, 96, 48, 6, 2, 33), 3, 5, 2, room=0, int8=True),
     Case(SMALLER, 1, 3, 1, int8=True, tile=Tile(1, 1, 1, 2)),
-    Case(FEWER_COLUMNS, 1, 3, 1, int8=True, tile=Tile(1, 1, 2, 1)),  # each part holds some blocks
-    Case(FEWER_COLUMNS, 1, 3, 1, tile=Tile(2, 1, 4, 2)),  # all parts but down hold all blocks
-    Case(FEWER_COLUMNS, 1, 3, 1, tile=Tile(1, 2, 2, 1)),
-    Case(SMALLER, 1, 3, 1, tile=Tile(2, 8, 8, 1)),
+    Case(FEWER_COLUMNS, 1, 3, 1, int8=True, tile=Tile(16, 1, 1, 1)),  # each part holds some blocks
+    Case(FEWER_COLUMNS, 1, 3, 1, tile=Tile(16, 1, 1, 3)),  # all parts hold all blocks
+    Case(FEWER_COLUMNS, 1, 3, 1, tile=Tile(32, 2, 1, 1)),
+    Case(SMALLER, 1, 3, 1, tile=Tile(2, 2, 8, 1)),
     Case(SMALL, 2, 3, 1, tile=Tile(2, 1, 1, 0)),
-    Case(SMALL, 9, 3, 1, tile=Tile(1, 1, 2, 3)),  # more than the eight tokens that a warp multiplies
-    Case(SMALL, 16, 3, 1, int8=True, tile=Tile(8, 2, 2, 0)),
+    Case(SMALL, 4, 3, 1, tile=Tile(4, 1, 2, 1)),
+    Case(SMALL, 8, 3, 1, tile=Tile(4, 1, 1, 1)),
+    Case(SMALL, 9, 3, 1, tile=Tile(8, 1, 2, 3)),  # more tokens than slices can take the place of
+    Case(SMALL, 5, 3, 1, int8=True, tile=Tile(8, 1, 2, 0)),
+    Case(SMALL, 16, 3, 1, int8=True, tile=Tile(64, 2, 2, 0)),
 ]
 
 
@@ -136,15 +139,15 @@ def run_all(path: str) -> None:
     kinds = {"kernels": steps.TokenStep, "one_kernel": one_kernel.OneKernelStep}
     found = {f"{case} {name}": computed(case, kind) for case in CASES for name, kind in kinds.items()}
     with pytest.raises(ValueError, match="2 programs cannot run at once here: at most 1 can"):
-        one_kernel.OneKernelStep(joined(CASES[0]), cache_of(CASES[0]), 1, TINY, programs=2)
+        one_kernel.OneKernelStep(joined(CASES[0]), cache_of(CASES[0]), 1, CASES[0].tiles, programs=2)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(one_kernel, "programs_at_once", lambda *_: 0)
         with pytest.raises(ValueError, match="1 programs cannot run at once here: at most 0 can"):
-            one_kernel.OneKernelStep(joined(CASES[0]), cache_of(CASES[0]), 1, TINY)
+            one_kernel.OneKernelStep(joined(CASES[0]), cache_of(CASES[0]), 1, CASES[0].tiles)
     caches = cache_of(CASES[0])
     caches[1].keys = torch.zeros(caches[1].keys.numel() + 1)[1:].view_as(caches[1].keys)
     with pytest.raises(ValueError, match="a tensor at an address that 16 does not divide"):
-        one_kernel.OneKernelStep(joined(CASES[0]), caches, 1, TINY)
+        one_kernel.OneKernelStep(joined(CASES[0]), caches, 1, CASES[0].tiles)
     torch.save(found, path)
 
 
@@ -323,8 +326,8 @@ def test_a_step_has_room_for_all_tiles_of_the_sweep(monkeypatch: pytest.MonkeyPa
     for batch in (1, 2):
         step = steps.TokenStep(plain, model.static_cache(plain, batch, 8), batch)
         default = step.tiles
-        for groups in (1, 2, 4):
-            tile = Tile(groups)
+        for rows in (1, 2, 4):
+            tile = Tile(rows)
             step.tiles = replace(default, head=tile)
             step.launch_head()
             programs = min(
