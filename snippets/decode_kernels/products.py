@@ -23,6 +23,8 @@ import triton.language as tl
 
 TOKEN_BLOCKS = tl.constexpr(2)
 """So many blocks of the tokens are on their way, from the cache."""
+RAISED = tl.constexpr(1152)
+"""Weights in int8 are multiplied as 1,152 more."""
 SMALLER = tl.constexpr(1 / 256)
 """In int8, tokens are multiplied as numbers of 16 bits with 5 bits of exponent.
 So much smaller, even tokens of 10 million are far from infinity."""
@@ -136,16 +138,12 @@ def multiply(
     width: tl.constexpr = STEPS * PARTS * SLICES * 4 * each
     ahead: tl.constexpr = len(held)
     below = weight if other_weight is None else other_weight
-    of_row, of_other = 1.0, 1.0
-    if scale is not None:
-        of_row = in_order(tl.load(scale + row))
-        of_other = of_row
-        if PAIRED:
-            of_other = in_order(tl.load(scale + row + second))
     sliced: tl.constexpr = TOKENS * SLICES
     acc = tl.zeros((PARTS, sliced, 8 * groups), tl.float32)
     other = acc
     squares = tl.zeros((PARTS, sliced, sliced), tl.float32)
+    raised: tl.constexpr = scale is not None and not INTERPRETED
+    totals = tl.zeros((PARTS, sliced, 8), tl.float32)
     loaded, gains = (), ()
     for k in tl.static_range(0, min(K, TOKEN_BLOCKS * width), width):
         y, g = tokens_at(
@@ -169,7 +167,7 @@ def multiply(
             )  # fmt: skip
             loaded += (y,)
             gains += (g,)
-        y, raw = operands_of(
+        y, same, raw = operands_of(
             loaded[k // width], gains[k // width], sliced, each, NORM,
             INTERPRETED,
         )  # fmt: skip
@@ -180,17 +178,39 @@ def multiply(
             other = tl.dot(y, w.to(y.dtype), other)
         if NORM:
             squares = tl.dot(raw, tl.trans(raw, 0, 2, 1), squares)
-    if scale is not None:
-        larger: tl.constexpr = 1.0 if INTERPRETED else 1 / SMALLER
-        acc *= of_row[None, None, :] * larger
-        other *= of_other[None, None, :] * larger
+        if raised:
+            ones = tl.full((PARTS, y.shape[2], 8), 1.0, y.dtype)
+            totals = tl.dot(same, ones, totals)
     acc = of_equal_slices(acc, SLICES)
     other = of_equal_slices(other, SLICES) if PAIRED else acc
+    if NORM or raised:
+        square = tl.max(of_equal_slices(totals, SLICES), 2)
+        total = square
+        if NORM:
+            token = tl.arange(0, TOKENS)
+            own = token[:, None] == token[None, :]
+            square = of_equal_slices(squares, SLICES)
+            square = tl.sum(tl.where(own[None], square, 0.0), 2)
+        # all sums of the warps at once: each exchange takes its time
+        more = tl.join(square[:, :, None] + acc * 0, total[:, :, None] + acc * 0)
+        both, more = tl.split(tl.sum(tl.join(tl.join(acc, other), more), 0))
+        acc, other = tl.split(both)
+        square, total = tl.split(more)
+        if NORM:
+            factor = tl.rsqrt(square / K + eps)
+        if raised:
+            acc -= RAISED * total
+            other -= RAISED * total
+    else:
+        acc = tl.sum(acc, 0)
+        other = acc
+    if scale is not None:
+        larger: tl.constexpr = 1.0 if INTERPRETED else 1 / SMALLER
+        at = scale + one_of_each(row, SLICES)
+        acc *= tl.load(at)[None, :] * larger
+        if PAIRED:
+            other *= tl.load(at + second)[None, :] * larger
     if NORM:
-        token = tl.arange(0, TOKENS)
-        own = token[:, None] == token[None, :]
-        square = tl.where(own, of_equal_slices(squares, SLICES), 0.0)
-        factor = tl.rsqrt(tl.sum(square, 1) / K + eps)[:, None]
         acc *= factor
         other *= factor
     return acc, other
@@ -198,24 +218,28 @@ def multiply(
 
 @triton.jit
 def of_equal_slices(products, SLICES: tl.constexpr):
-    """(PARTS, slices of tokens, slices of rows) -> (tokens, rows): the sum of
-    the products of equal slices."""
+    """(PARTS, slices of tokens, slices of rows) -> (PARTS, tokens, rows): the
+    sum of the products of equal slices."""
     parts: tl.constexpr = products.shape[0]
     tokens: tl.constexpr = products.shape[1] // SLICES
     rows: tl.constexpr = products.shape[2] // SLICES
-    if SLICES > 1:
+    if SLICES == 1:
+        return products
+    else:
         products = tl.reshape(products, (parts, tokens, SLICES, rows, SLICES))
         of_slice = tl.arange(0, SLICES)
         equal = of_slice[:, None, None] == of_slice[None, None, :]
         products = tl.sum(tl.where(equal[None, None], products, 0.0), 4)
-        products = tl.sum(products, 2)
-    return tl.sum(products, 0)
+        return tl.sum(products, 2)
 
 
 @triton.jit
-def in_order(each):
-    """(8, groups) -> (8 groups,), in the order of `operand`."""
-    return tl.reshape(tl.trans(each), (each.shape[0] * each.shape[1],))
+def one_of_each(row, SLICES: tl.constexpr):
+    """(8, groups) -> (rows,), each row once."""
+    each: tl.constexpr = 8 // SLICES
+    groups: tl.constexpr = row.shape[1]
+    row = tl.max(tl.reshape(row, (each, SLICES, groups)), 1)
+    return tl.reshape(tl.trans(row), (each * groups,))
 
 
 # --8<-- [end:multiply]
@@ -241,18 +265,15 @@ def operand(w, INTERPRETED: tl.constexpr):
 
 @triton.jit
 def converted(w):
-    """int8 -> float16. A GPU converts few integers a cycle. So put each byte,
-    made unsigned by its highest bit, into the number 1024, where it counts from
-    1, and subtract 1152 from two numbers at a time."""
+    """int8 -> float16, as RAISED more. A GPU converts few integers a cycle. So
+    put each byte, made unsigned by its highest bit, into the number 1024, where
+    it counts from 1."""
     return tl.inline_asm_elementwise(
         """{
-        .reg .b32 bytes, low, high, less;
+        .reg .b32 bytes;
         xor.b32 bytes, $2, 0x80808080;
-        prmt.b32 low, bytes, 0x64646464, 0x4140;
-        prmt.b32 high, bytes, 0x64646464, 0x4342;
-        mov.b32 less, 0x64806480;
-        sub.rn.f16x2 $0, low, less;
-        sub.rn.f16x2 $1, high, less;
+        prmt.b32 $0, bytes, 0x64646464, 0x4140;
+        prmt.b32 $1, bytes, 0x64646464, 0x4342;
         }""",
         "=r,=r,r", [w], dtype=tl.float16, is_pure=True, pack=4,
     )  # fmt: skip
@@ -293,8 +314,9 @@ def operands_of(
     y, gain, SLICED: tl.constexpr, EACH: tl.constexpr, NORM: tl.constexpr,
     INTERPRETED: tl.constexpr,
 ):  # fmt: skip
-    """What multiplies a block of weights, and the tokens themselves, (PARTS,
-    slices of tokens, columns) each, in the order of the weights' columns."""
+    """What multiplies a block of weights, in the order of the weights' columns,
+    the same in any order, and the tokens themselves in any order, (PARTS,
+    slices of tokens, columns) each."""
     raw = ordered(y, SLICED, 2)
     if NORM:
         y = product(y, gain, INTERPRETED)
@@ -302,10 +324,12 @@ def operands_of(
         y, raw = y.to(tl.float32), raw.to(tl.float32)
     if EACH == 16:
         if not INTERPRETED:
-            y = (y.to(tl.float32) * SMALLER).to(tl.float16)
-        return ordered(y, SLICED, 4), raw
+            smaller = tl.full(y.shape, SMALLER, y.dtype)
+            y = product(y, smaller, INTERPRETED).to(tl.float16)
+        return ordered(y, SLICED, 4), ordered(y, SLICED, 2), raw
     else:
-        return ordered(y, SLICED, 2), raw
+        y = ordered(y, SLICED, 2)
+        return y, y, raw
 
 
 @triton.jit

@@ -48,24 +48,24 @@ class Tiles:
 LONG = 4096
 """Rows of a model of this width or more are cut into longer blocks."""
 ONE_TOKEN = Tiles(
-    qkv=Tile(4, 1, 4, 2),
+    qkv=Tile(4, 2, 4, 1),
     out=Tile(8, 1, 4, 2),
-    gate_up=Tile(2, 1, 4, 2),
-    down=Tile(8, 1, 8, 3),
-    head=Tile(8, 1, 4, 2),
+    gate_up=Tile(4, 1, 4, 2),
+    down=Tile(8, 1, 8, 2),
+    head=Tile(16, 1, 4, 1),
 )
 ONE_TOKEN_LONG = Tiles(
     qkv=Tile(2, 1, 4, 4),
     out=Tile(8, 1, 4, 4),
-    gate_up=Tile(2, 1, 8, 2),
+    gate_up=Tile(4, 1, 4, 2),
     down=Tile(4, 1, 8, 4),
-    head=Tile(4, 1, 4, 4),
+    head=Tile(8, 1, 4, 2),
 )
 FEW_TOKENS = Tiles(
-    qkv=Tile(8, 1, 4, 4),
-    out=Tile(16, 2, 4, 2),
-    gate_up=Tile(8, 2, 4, 1),
-    down=Tile(16, 2, 8, 2),
+    qkv=Tile(8, 1, 4, 2),
+    out=Tile(8, 1, 4, 4),
+    gate_up=Tile(8, 2, 2, 2),
+    down=Tile(16, 1, 8, 4),
     head=Tile(8, 2, 4, 2),
 )
 SIXTEEN_TOKENS = Tiles(
