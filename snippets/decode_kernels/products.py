@@ -3,17 +3,18 @@
 A weight is read once and never again, so no cache should keep it. Weights may
 be in int8, with a scale for each row. Sums are in float32.
 
-Tensor cores multiply 8 rows by 8 or 16 tokens. A product adds up columns in any
+Tensor cores multiply 16 tokens by 8 rows. A product adds up columns in any
 order, if weights and tokens have the same order. So we number the columns in
 the order in which a thread loads them, 16 bytes at a time, and no weight passes
 through shared memory.
 
 Four threads have the columns of one of the 8 rows, so a warp would read 64
-bytes of each row at a time. Memory is faster if it reads more of a row. So we
-cut each row into SLICES, which take the place of rows, and each token into the
-same slices, which take the place of tokens. Tensor cores multiply each slice by
-each slice. Of these products we add up those of equal slices. With one token, a
-warp reads 512 bytes of a row at a time: 8 slices.
+bytes of each row at a time. Memory is faster if it reads more of a row. And
+most of the 16 tokens would be missing. So we cut each row and each token into
+SLICES, and let slices take the place of rows and tokens. Tensor cores multiply
+each slice of a token by each slice of a row. Of these products we add up those
+of equal slices. With one token, a token has 16 slices, and a warp reads 512
+bytes of a row at a time.
 """
 
 from __future__ import annotations
@@ -38,12 +39,12 @@ def units(first, ROWS: tl.constexpr):
 
 @triton.jit
 def grouped(first, count, ROWS: tl.constexpr, SLICES: tl.constexpr):
-    """The same rows as (8, groups): a row for each of the 8 slices of a group.
-    Behind the last of `count` rows, this row again: its weights may be loaded,
-    and its results are not stored twice."""
-    group = tl.arange(0, ROWS * SLICES // 8)[None, :] * (8 // SLICES)
-    row = first + group + tl.arange(0, 8)[:, None] // SLICES
-    return tl.minimum(row, count - 1)
+    """The same rows, SLICES times each, as (8, groups). Behind the last of
+    `count` rows, this row again: its weights may be loaded, and its results are
+    not stored twice."""
+    group = tl.arange(0, ROWS * SLICES // 8)[None, :]
+    row = (tl.arange(0, 8)[:, None] + group * 8) // SLICES
+    return tl.minimum(first + row, count - 1)
 
 
 # --8<-- [start:hold]
@@ -84,9 +85,10 @@ def block_of(
     PARTS: tl.constexpr,
 ):  # fmt: skip
     """The block of these rows that begins at column k: (4 threads, 8 slices,
-    PARTS, STEPS, groups, weights in 16 bytes)."""
+    PARTS, STEPS, groups of slices, weights in 16 bytes)."""
     each: tl.constexpr = 16 if weight.dtype.element_ty == tl.int8 else 8
-    col = columns_of(SLICES, STEPS, PARTS, each) + k
+    group = tl.arange(0, row.shape[1])
+    col = columns_of(group, SLICES, STEPS, PARTS, each) + k
     col += tl.arange(0, each)[None, None, None, None, None, :]
     at = weight + row[None, :, None, None, :, None].to(tl.int64) * K + col
     if K % (STEPS * PARTS * SLICES * 4 * each) == 0:
@@ -97,13 +99,15 @@ def block_of(
 
 @triton.jit
 def columns_of(
-    SLICES: tl.constexpr, STEPS: tl.constexpr, PARTS: tl.constexpr,
+    group, SLICES: tl.constexpr, STEPS: tl.constexpr, PARTS: tl.constexpr,
     EACH: tl.constexpr,
 ):  # fmt: skip
-    """The first of EACH columns in 16 bytes of each thread, slice, part and
-    step of a block: (4, 8, PARTS, STEPS, 1, 1)."""
+    """The first of EACH columns in 16 bytes of each thread, part and step of
+    groups of 8 slices: (4, 8, PARTS, STEPS, 1 or groups, 1)."""
     thread = tl.arange(0, 4)[:, None, None, None, None, None]
     of_slice = tl.arange(0, 8)[None, :, None, None, None, None] % SLICES
+    if SLICES == 16:
+        of_slice += group[None, None, None, None, :, None] % 2 * 8
     part = tl.arange(0, PARTS)[None, None, :, None, None, None]
     step = tl.arange(0, STEPS)[None, None, None, :, None, None]
     return (((step * PARTS + part) * SLICES + of_slice) * 4 + thread) * EACH
@@ -138,12 +142,11 @@ def multiply(
     width: tl.constexpr = STEPS * PARTS * SLICES * 4 * each
     ahead: tl.constexpr = len(held)
     below = weight if other_weight is None else other_weight
-    sliced: tl.constexpr = TOKENS * SLICES
-    acc = tl.zeros((PARTS, sliced, 8 * groups), tl.float32)
+    acc = tl.zeros((PARTS, 16, 8 * groups), tl.float32)
     other = acc
-    squares = tl.zeros((PARTS, sliced, sliced), tl.float32)
+    squares = tl.zeros((PARTS, 16, 16), tl.float32)
     raised: tl.constexpr = scale is not None and not INTERPRETED
-    totals = tl.zeros((PARTS, sliced, 8), tl.float32)
+    totals = tl.zeros((PARTS, 16, 8), tl.float32)
     loaded, gains = (), ()
     for k in tl.static_range(0, min(K, TOKEN_BLOCKS * width), width):
         y, g = tokens_at(
@@ -168,8 +171,7 @@ def multiply(
             loaded += (y,)
             gains += (g,)
         y, same, raw = operands_of(
-            loaded[k // width], gains[k // width], sliced, each, NORM,
-            INTERPRETED,
+            loaded[k // width], gains[k // width], each, NORM, INTERPRETED
         )  # fmt: skip
         w = operand(held[k // width], INTERPRETED)
         acc = tl.dot(y, w.to(y.dtype), acc)
@@ -184,8 +186,9 @@ def multiply(
     acc = of_equal_slices(acc, SLICES)
     other = of_equal_slices(other, SLICES) if PAIRED else acc
     if NORM or raised:
-        square = tl.max(of_equal_slices(totals, SLICES), 2)
-        total = square
+        total = tl.reshape(totals, (PARTS, TOKENS, SLICES, 8))
+        total = tl.sum(tl.max(total, 3), 2)
+        square = total
         if NORM:
             token = tl.arange(0, TOKENS)
             own = token[:, None] == token[None, :]
@@ -225,21 +228,25 @@ def of_equal_slices(products, SLICES: tl.constexpr):
     rows: tl.constexpr = products.shape[2] // SLICES
     if SLICES == 1:
         return products
-    else:
-        products = tl.reshape(products, (parts, tokens, SLICES, rows, SLICES))
-        of_slice = tl.arange(0, SLICES)
-        equal = of_slice[:, None, None] == of_slice[None, None, :]
-        products = tl.sum(tl.where(equal[None, None], products, 0.0), 4)
-        return tl.sum(products, 2)
+    each: tl.constexpr = min(SLICES, 8)
+    if SLICES == 16:
+        halves = tl.reshape(products, (parts, 2, 8, rows, 2, 8))
+        low, high = tl.split(tl.permute(halves, 0, 2, 3, 5, 4, 1))
+        low, _ = tl.split(low)
+        _, high = tl.split(high)
+        products = low + high
+    products = tl.reshape(products, (parts, tokens, each, rows, each))
+    of_slice = tl.arange(0, each)
+    equal = of_slice[:, None, None] == of_slice[None, None, :]
+    products = tl.sum(tl.where(equal[None, None], products, 0.0), 4)
+    return tl.sum(products, 2)
 
 
 @triton.jit
 def one_of_each(row, SLICES: tl.constexpr):
     """(8, groups) -> (rows,), each row once."""
-    each: tl.constexpr = 8 // SLICES
-    groups: tl.constexpr = row.shape[1]
-    row = tl.max(tl.reshape(row, (each, SLICES, groups)), 1)
-    return tl.reshape(tl.trans(row), (each * groups,))
+    rows: tl.constexpr = 8 * row.shape[1] // SLICES
+    return tl.max(tl.reshape(tl.trans(row), (rows, SLICES)), 1)
 
 
 # --8<-- [end:multiply]
@@ -289,13 +296,14 @@ def tokens_at(
     """The columns of all tokens that a block of weights with EACH weights in 16
     bytes multiplies, and the gain of a norm at these columns."""
     loads: tl.constexpr = EACH // 8
-    many: tl.constexpr = TOKENS * SLICES // 8 * loads
-    load = tl.arange(0, many)[None, None, None, None, :, None]
-    col = columns_of(SLICES, STEPS, PARTS, EACH) + load % loads * 8 + k
-    col += tl.arange(0, 8)[None, None, None, None, None, :]
-    token = tl.arange(0, 8)[None, :, None, None, None, None] // SLICES
+    load = tl.arange(0, 2 * loads)
+    col = columns_of(load // loads, SLICES, STEPS, PARTS, EACH) + k
+    load = load[None, None, None, None, :, None]
+    col += load % loads * 8 + tl.arange(0, 8)[None, None, None, None, None, :]
+    token = tl.arange(0, 8)[None, :, None, None, None, None]
+    token = (token + load // loads * 8) // SLICES
     # behind the last token this token again, since a row of results is its own
-    token = tl.minimum(token + load // loads * (8 // SLICES), M - 1)
+    token = tl.minimum(token, M - 1)
     at, its_gain = x + token * K + col, gain + col + token * 0
     g = 0.0
     if K % (STEPS * PARTS * SLICES * 4 * EACH) == 0:
@@ -311,13 +319,12 @@ def tokens_at(
 
 @triton.jit
 def operands_of(
-    y, gain, SLICED: tl.constexpr, EACH: tl.constexpr, NORM: tl.constexpr,
-    INTERPRETED: tl.constexpr,
+    y, gain, EACH: tl.constexpr, NORM: tl.constexpr, INTERPRETED: tl.constexpr
 ):  # fmt: skip
     """What multiplies a block of weights, in the order of the weights' columns,
     the same in any order, and the tokens themselves in any order, (PARTS,
-    slices of tokens, columns) each."""
-    raw = ordered(y, SLICED, 2)
+    16 slices, columns) each."""
+    raw = ordered(y, 2)
     if NORM:
         y = product(y, gain, INTERPRETED)
     if INTERPRETED:  # there bf16 products are wrong
@@ -326,24 +333,23 @@ def operands_of(
         if not INTERPRETED:
             smaller = tl.full(y.shape, SMALLER, y.dtype)
             y = product(y, smaller, INTERPRETED).to(tl.float16)
-        return ordered(y, SLICED, 4), ordered(y, SLICED, 2), raw
+        return ordered(y, 4), ordered(y, 2), raw
     else:
-        y = ordered(y, SLICED, 2)
+        y = ordered(y, 2)
         return y, y, raw
 
 
 @triton.jit
-def ordered(y, SLICED: tl.constexpr, TOGETHER: tl.constexpr):
-    """(4, 8, PARTS, STEPS, loads, 8) -> (PARTS, slices of tokens, columns)."""
+def ordered(y, TOGETHER: tl.constexpr):
+    """(4, 8, PARTS, STEPS, 2 loads, 8) -> (PARTS, 16 slices, columns)."""
     PARTS: tl.constexpr = y.shape[2]
-    many: tl.constexpr = SLICED // 8
-    loads: tl.constexpr = y.shape[4] // many
+    loads: tl.constexpr = y.shape[4] // 2
     columns: tl.constexpr = y.shape[3] * loads * 32
     y = tl.reshape(
-        y, (4, 8, PARTS, y.shape[3], many, loads, 8 // TOGETHER, TOGETHER)
+        y, (4, 8, PARTS, y.shape[3], 2, loads, 8 // TOGETHER, TOGETHER)
     )
     return tl.reshape(
-        tl.permute(y, 2, 4, 1, 3, 5, 6, 0, 7), (PARTS, SLICED, columns)
+        tl.permute(y, 2, 4, 1, 3, 5, 6, 0, 7), (PARTS, 16, columns)
     )
 
 

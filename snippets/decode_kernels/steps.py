@@ -67,7 +67,7 @@ class TokenStep:
         require_device(weight.device, interpreted())
         self.model, self.cache, self.batch = model, cache, batch
         self.early = early and launches_dependents(weight.device)
-        self.tiles = tiles or tiles_for(batch, config.dim)
+        self.tiles = tiles or tiles_for(batch, config.dim, self.int8)
         self.tokens = tokens_for(batch)
         splits = self.tiles.splits
         slots = MOST_PROGRAMS * multiprocessors(weight.device)

@@ -125,7 +125,7 @@ def programs_at_once(code: Code) -> int:
 def test_products_load_whole_lines_and_spill_nothing(batch: int, int8: bool, capability: int) -> None:
     """On Hopper the first weights are on their way while another kernel runs. Enough bytes are."""
     for width, hidden in SIZES.items():
-        tiles = tiles_for(batch, width)
+        tiles = tiles_for(batch, width, int8)
         for part, kernel in PARTS.items():
             tile, columns = getattr(tiles, part), hidden if part == "down" else width
             constants = constants_of(tile, batch, columns) | {"DEPENDENT": capability >= 90}

@@ -78,10 +78,10 @@ def tiles(
 def tiles_of(step: Any, part: str, shapes: str, registers: int) -> list[Any]:
     """`1x1x4,8x1x8`, rows x steps x warps -> tiles of a part.
 
-    A thread loads 16 bytes of a slice of a row at each step, into 4 registers.
-    A tile holds as many blocks as fit into so many registers, and another tile
-    half as many. Shapes of which no block fits are left out, as are those with
-    fewer rows than tensor cores take.
+    At each step, a thread loads 16 bytes, into 4 registers, for each 8 slices
+    of rows. A tile holds as many blocks as fit into so many registers, and
+    another tile half as many. Shapes of which no block fits are left out, as
+    are those with fewer rows than tensor cores take.
     """
     from snippets.decode_kernels.sizes import Tile, slices_for
 
@@ -125,6 +125,7 @@ def compile_tiles(step: Any, cut: Mapping[str, Sequence[Any]]) -> None:
         kernel.warmup(*given, grid=(1,), **options)
 
     base, step.run = step.tiles, compile_only
+    position = step.position.clone()
     with (
         uncollected(),
         ThreadPoolExecutor() as pool,
@@ -136,6 +137,7 @@ def compile_tiles(step: Any, cut: Mapping[str, Sequence[Any]]) -> None:
                 with contextlib.suppress(*FAILURES):
                     run_part(step, part, layers=2)
     step.tiles = base
+    step.position.copy_(position)  # which the head's part changes
     del step.run  # the method of the class again
 
 
@@ -207,8 +209,8 @@ def tile_probes() -> Iterator[Experiment]:
             "weights": "bf16",
             "prompt": TEXT["prompt"],
             "answer": TEXT["answer"],
-            "shapes": "1x1x4,2x1x4,4x1x4,8x1x4,1x2x4,2x2x4,4x2x4,2x1x8,4x1x8,"
-            "8x1x8",
+            "shapes": "1x1x1,2x1x1,4x1x1,1x1x2,2x1x2,4x1x2,8x1x2,16x1x2,4x1x4,"
+            "8x1x4,4x1x8,8x1x8",
             "registers": 128,
         },
         time_limit_s=300,
