@@ -85,16 +85,21 @@ def block_of(
     PARTS: tl.constexpr,
 ):  # fmt: skip
     """The block of these rows that begins at column k: (4 threads, 8 slices,
-    PARTS, STEPS, groups of slices, weights in 16 bytes)."""
-    each: tl.constexpr = 16 if weight.dtype.element_ty == tl.int8 else 8
+    PARTS, STEPS, groups of slices, weights in 16 bytes). Weights in int8 come
+    as words of four: a loop that keeps bytes needs a register for each."""
+    in_word: tl.constexpr = 4 if weight.dtype.element_ty == tl.int8 else 1
+    each: tl.constexpr = 8 if in_word == 1 else 4
+    if in_word == 4:
+        weight = weight.to(tl.pointer_type(tl.int32))
+    words: tl.constexpr = K // in_word
     group = tl.arange(0, row.shape[1])
-    col = columns_of(group, SLICES, STEPS, PARTS, each) + k
+    col = columns_of(group, SLICES, STEPS, PARTS, each) + k // in_word
     col += tl.arange(0, each)[None, None, None, None, None, :]
-    at = weight + row[None, :, None, None, :, None].to(tl.int64) * K + col
-    if K % (STEPS * PARTS * SLICES * 4 * each) == 0:
+    at = weight + row[None, :, None, None, :, None].to(tl.int64) * words + col
+    if words % (STEPS * PARTS * SLICES * 4 * each) == 0:
         return tl.load(at, eviction_policy="evict_first")
     else:
-        return tl.load(at, col < K, 0, eviction_policy="evict_first")
+        return tl.load(at, col < words, 0, eviction_policy="evict_first")
 
 
 @triton.jit
@@ -255,10 +260,10 @@ def one_of_each(row, SLICES: tl.constexpr):
 def operand(w, INTERPRETED: tl.constexpr):
     """A block of weights as tensor cores take it: (PARTS, columns, slices of
     rows)."""
+    together: tl.constexpr = 4 if w.dtype == tl.int32 else 2
+    if w.dtype == tl.int32:
+        w = unpacked(w, INTERPRETED)
     PARTS: tl.constexpr = w.shape[2]
-    together: tl.constexpr = 4 if w.dtype == tl.int8 else 2
-    if w.dtype == tl.int8 and not INTERPRETED:
-        w = converted(w)
     columns: tl.constexpr = w.shape[3] * 4 * w.shape[5]
     rows: tl.constexpr = 8 * w.shape[4]
     w = tl.reshape(
@@ -271,19 +276,30 @@ def operand(w, INTERPRETED: tl.constexpr):
 
 
 @triton.jit
-def converted(w):
-    """int8 -> float16, as RAISED more. A GPU converts few integers a cycle. So
-    put each byte, made unsigned by its highest bit, into the number 1024, where
-    it counts from 1."""
-    return tl.inline_asm_elementwise(
-        """{
-        .reg .b32 bytes;
-        xor.b32 bytes, $2, 0x80808080;
-        prmt.b32 $0, bytes, 0x64646464, 0x4140;
-        prmt.b32 $1, bytes, 0x64646464, 0x4342;
-        }""",
-        "=r,=r,r", [w], dtype=tl.float16, is_pure=True, pack=4,
-    )  # fmt: skip
+def unpacked(w, INTERPRETED: tl.constexpr):
+    """Words of four int8 -> float16, as RAISED more. A GPU converts few integers
+    a cycle. So put each byte, made unsigned by its highest bit, into the number
+    1024, where it counts from 1."""
+    if INTERPRETED:
+        first = (w << 24 >> 24).to(tl.float32)
+        second = (w << 16 >> 24).to(tl.float32)
+        third = (w << 8 >> 24).to(tl.float32)
+        fourth = (w >> 24).to(tl.float32)
+    else:
+        first, second, third, fourth = tl.inline_asm_elementwise(
+            """{
+            .reg .b32 bytes, low, high;
+            xor.b32 bytes, $4, 0x80808080;
+            prmt.b32 low, bytes, 0x64646464, 0x4140;
+            prmt.b32 high, bytes, 0x64646464, 0x4342;
+            mov.b32 {$0, $1}, low;
+            mov.b32 {$2, $3}, high;
+            }""",
+            "=h,=h,=h,=h,r", [w], dtype=(tl.float16,) * 4, is_pure=True, pack=1,
+        )  # fmt: skip
+    four = tl.join(tl.join(first, third), tl.join(second, fourth))
+    each: tl.constexpr = 4 * w.shape[5]
+    return tl.reshape(four, (4, 8, w.shape[2], w.shape[3], w.shape[4], each))
 
 
 @triton.jit
@@ -322,21 +338,17 @@ def operands_of(
     y, gain, EACH: tl.constexpr, NORM: tl.constexpr, INTERPRETED: tl.constexpr
 ):  # fmt: skip
     """What multiplies a block of weights, in the order of the weights' columns,
-    the same in any order, and the tokens themselves in any order, (PARTS,
-    16 slices, columns) each."""
+    the same in another order, and the tokens themselves in this other order,
+    (PARTS, 16 slices, columns) each."""
     raw = ordered(y, 2)
     if NORM:
         y = product(y, gain, INTERPRETED)
     if INTERPRETED:  # there bf16 products are wrong
         y, raw = y.to(tl.float32), raw.to(tl.float32)
-    if EACH == 16:
-        if not INTERPRETED:
-            smaller = tl.full(y.shape, SMALLER, y.dtype)
-            y = product(y, smaller, INTERPRETED).to(tl.float16)
-        return ordered(y, 4), ordered(y, 2), raw
-    else:
-        y = ordered(y, 2)
-        return y, y, raw
+    elif EACH == 16:
+        smaller = tl.full(y.shape, SMALLER, y.dtype)
+        y = product(y, smaller, INTERPRETED).to(tl.float16)
+    return ordered(y, EACH // 4), ordered(y, 2), raw
 
 
 @triton.jit

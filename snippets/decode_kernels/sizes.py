@@ -59,21 +59,21 @@ ONE_TOKEN_LONG = Tiles(
     out=Tile(8, 1, 4, 2),
     gate_up=Tile(4, 1, 2, 1),
     down=Tile(4, 1, 8, 2),
-    head=Tile(16, 1, 2, 1),
+    head=Tile(8, 1, 4, 1),
 )
 INT8_ONE_TOKEN = Tiles(
     qkv=Tile(4, 1, 2, 1),
     out=Tile(8, 1, 2, 1),
     gate_up=Tile(2, 1, 1, 2),
     down=Tile(8, 1, 2, 2),
-    head=Tile(8, 1, 2, 1),
+    head=Tile(8, 1, 4, 1),
 )
 INT8_ONE_TOKEN_LONG = Tiles(
     qkv=Tile(4, 1, 2, 1),
     out=Tile(8, 1, 4, 1),
     gate_up=Tile(4, 1, 2, 1),
     down=Tile(16, 1, 4, 1),
-    head=Tile(8, 1, 2, 1),
+    head=Tile(8, 1, 4, 1),
 )
 FEW_TOKENS = Tiles(
     qkv=Tile(4, 1, 8, 2),
