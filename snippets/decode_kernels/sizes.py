@@ -72,7 +72,7 @@ INT8_ONE_TOKEN_LONG = Tiles(
     qkv=Tile(4, 1, 2, 1),
     out=Tile(8, 1, 4, 1),
     gate_up=Tile(4, 1, 2, 1),
-    down=Tile(16, 1, 4, 1),
+    down=Tile(8, 1, 4, 1),
     head=Tile(8, 1, 4, 1),
 )
 FEW_TOKENS = Tiles(
