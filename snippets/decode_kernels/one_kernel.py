@@ -9,7 +9,7 @@ import torch
 
 from snippets.decode_kernels.persistent import decode_step_kernel
 from snippets.decode_kernels.quantized import stored
-from snippets.decode_kernels.sizes import Tile, Tiles, slices_for
+from snippets.decode_kernels.sizes import Tile, Tiles
 from snippets.decode_kernels.steps import TokenStep
 from snippets.fused_mlp.geglu.launch import interpreted
 
@@ -25,8 +25,10 @@ some would not fit into registers."""
 def tiles_of_step(batch: int, int8: bool) -> Tiles:
     """The default tiles. All products have the same steps and warps. A program
     holds the weights of two tiles, so the rows are few."""
-    rows = 8 // slices_for(batch)
-    tile = Tile(rows if batch > 1 else 2, 2 if batch > 8 or int8 else 4, 8, 2)
+    if batch == 1:
+        tile = Tile(2 if int8 else 4, 1, 8, 2)
+    else:
+        tile = Tile(8, 2, 8, 2)
     return Tiles(tile, tile, tile, tile, tile, BLOCK_KEYS)
 
 

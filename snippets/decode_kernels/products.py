@@ -9,12 +9,11 @@ the order in which a thread loads them, 16 bytes at a time, and no weight passes
 through shared memory.
 
 Four threads have the columns of one of the 8 rows, so a warp would read 64
-bytes of each row at a time. Memory is faster if it reads more of a row. And
-most of the 16 tokens would be missing. So we cut each row and each token into
-SLICES, and let slices take the place of rows and tokens. Tensor cores multiply
-each slice of a token by each slice of a row. Of these products we add up those
-of equal slices. With one token, a token has 16 slices, and a warp reads 512
-bytes of a row at a time.
+bytes of each row at a time. Memory is faster if it reads more of a row. So we
+cut each row and each token into SLICES, and let slices take the place of rows
+and tokens. Tensor cores multiply each slice of a token by each slice of a row.
+Of these products we add up those of equal slices. With one token, a warp reads
+512 bytes of a row at a time: 8 slices.
 """
 
 from __future__ import annotations
@@ -92,8 +91,7 @@ def block_of(
     if in_word == 4:
         weight = weight.to(tl.pointer_type(tl.int32))
     words: tl.constexpr = K // in_word
-    group = tl.arange(0, row.shape[1])
-    col = columns_of(group, SLICES, STEPS, PARTS, each) + k // in_word
+    col = columns_of(SLICES, STEPS, PARTS, each) + k // in_word
     col += tl.arange(0, each)[None, None, None, None, None, :]
     at = weight + row[None, :, None, None, :, None].to(tl.int64) * words + col
     if words % (STEPS * PARTS * SLICES * 4 * each) == 0:
@@ -104,15 +102,13 @@ def block_of(
 
 @triton.jit
 def columns_of(
-    group, SLICES: tl.constexpr, STEPS: tl.constexpr, PARTS: tl.constexpr,
+    SLICES: tl.constexpr, STEPS: tl.constexpr, PARTS: tl.constexpr,
     EACH: tl.constexpr,
 ):  # fmt: skip
-    """The first of EACH columns in 16 bytes of each thread, part and step of
-    groups of 8 slices: (4, 8, PARTS, STEPS, 1 or groups, 1)."""
+    """The first of EACH columns in 16 bytes of each thread, slice, part and
+    step of a block: (4, 8, PARTS, STEPS, 1, 1)."""
     thread = tl.arange(0, 4)[:, None, None, None, None, None]
     of_slice = tl.arange(0, 8)[None, :, None, None, None, None] % SLICES
-    if SLICES == 16:
-        of_slice += group[None, None, None, None, :, None] % 2 * 8
     part = tl.arange(0, PARTS)[None, None, :, None, None, None]
     step = tl.arange(0, STEPS)[None, None, None, :, None, None]
     return (((step * PARTS + part) * SLICES + of_slice) * 4 + thread) * EACH
@@ -147,11 +143,12 @@ def multiply(
     width: tl.constexpr = STEPS * PARTS * SLICES * 4 * each
     ahead: tl.constexpr = len(held)
     below = weight if other_weight is None else other_weight
-    acc = tl.zeros((PARTS, 16, 8 * groups), tl.float32)
+    sliced: tl.constexpr = TOKENS * SLICES
+    acc = tl.zeros((PARTS, sliced, 8 * groups), tl.float32)
     other = acc
-    squares = tl.zeros((PARTS, 16, 16), tl.float32)
+    squares = tl.zeros((PARTS, sliced, sliced), tl.float32)
     raised: tl.constexpr = scale is not None and not INTERPRETED
-    totals = tl.zeros((PARTS, 16, 8), tl.float32)
+    totals = tl.zeros((PARTS, sliced, 8), tl.float32)
     loaded, gains = (), ()
     for k in tl.static_range(0, min(K, TOKEN_BLOCKS * width), width):
         y, g = tokens_at(
@@ -176,7 +173,8 @@ def multiply(
             loaded += (y,)
             gains += (g,)
         y, same, raw = operands_of(
-            loaded[k // width], gains[k // width], each, NORM, INTERPRETED
+            loaded[k // width], gains[k // width], sliced, each, NORM,
+            INTERPRETED,
         )  # fmt: skip
         w = operand(held[k // width], INTERPRETED)
         acc = tl.dot(y, w.to(y.dtype), acc)
@@ -200,7 +198,9 @@ def multiply(
             square = of_equal_slices(squares, SLICES)
             square = tl.sum(tl.where(own[None], square, 0.0), 2)
         # all sums of the warps at once: each exchange takes its time
-        more = tl.join(square[:, :, None] + acc * 0, total[:, :, None] + acc * 0)
+        square = tl.broadcast_to(square[:, :, None], acc.shape)
+        total = tl.broadcast_to(total[:, :, None], acc.shape)
+        more = tl.join(square, total)
         both, more = tl.split(tl.sum(tl.join(tl.join(acc, other), more), 0))
         acc, other = tl.split(both)
         square, total = tl.split(more)
@@ -233,18 +233,12 @@ def of_equal_slices(products, SLICES: tl.constexpr):
     rows: tl.constexpr = products.shape[2] // SLICES
     if SLICES == 1:
         return products
-    each: tl.constexpr = min(SLICES, 8)
-    if SLICES == 16:
-        halves = tl.reshape(products, (parts, 2, 8, rows, 2, 8))
-        low, high = tl.split(tl.permute(halves, 0, 2, 3, 5, 4, 1))
-        low, _ = tl.split(low)
-        _, high = tl.split(high)
-        products = low + high
-    products = tl.reshape(products, (parts, tokens, each, rows, each))
-    of_slice = tl.arange(0, each)
-    equal = of_slice[:, None, None] == of_slice[None, None, :]
-    products = tl.sum(tl.where(equal[None, None], products, 0.0), 4)
-    return tl.sum(products, 2)
+    else:
+        products = tl.reshape(products, (parts, tokens, SLICES, rows, SLICES))
+        of_slice = tl.arange(0, SLICES)
+        equal = of_slice[:, None, None] == of_slice[None, None, :]
+        products = tl.sum(tl.where(equal[None, None], products, 0.0), 4)
+        return tl.sum(products, 2)
 
 
 @triton.jit
@@ -312,10 +306,10 @@ def tokens_at(
     """The columns of all tokens that a block of weights with EACH weights in 16
     bytes multiplies, and the gain of a norm at these columns."""
     loads: tl.constexpr = EACH // 8
-    load = tl.arange(0, 2 * loads)
-    col = columns_of(load // loads, SLICES, STEPS, PARTS, EACH) + k
+    load = tl.arange(0, TOKENS * SLICES // 8 * loads)
     load = load[None, None, None, None, :, None]
-    col += load % loads * 8 + tl.arange(0, 8)[None, None, None, None, None, :]
+    col = columns_of(SLICES, STEPS, PARTS, EACH) + load % loads * 8 + k
+    col += tl.arange(0, 8)[None, None, None, None, None, :]
     token = tl.arange(0, 8)[None, :, None, None, None, None]
     token = (token + load // loads * 8) // SLICES
     # behind the last token this token again, since a row of results is its own
@@ -335,12 +329,13 @@ def tokens_at(
 
 @triton.jit
 def operands_of(
-    y, gain, EACH: tl.constexpr, NORM: tl.constexpr, INTERPRETED: tl.constexpr
+    y, gain, SLICED: tl.constexpr, EACH: tl.constexpr, NORM: tl.constexpr,
+    INTERPRETED: tl.constexpr,
 ):  # fmt: skip
     """What multiplies a block of weights, in the order of the weights' columns,
     the same in another order, and the tokens themselves in this other order,
-    (PARTS, 16 slices, columns) each."""
-    raw = ordered(y, 2)
+    (PARTS, slices of tokens, columns) each."""
+    raw = ordered(y, SLICED, 2)
     if NORM:
         y = product(y, gain, INTERPRETED)
     if INTERPRETED:  # there bf16 products are wrong
@@ -348,20 +343,21 @@ def operands_of(
     elif EACH == 16:
         smaller = tl.full(y.shape, SMALLER, y.dtype)
         y = product(y, smaller, INTERPRETED).to(tl.float16)
-    return ordered(y, EACH // 4), ordered(y, 2), raw
+    return ordered(y, SLICED, EACH // 4), ordered(y, SLICED, 2), raw
 
 
 @triton.jit
-def ordered(y, TOGETHER: tl.constexpr):
-    """(4, 8, PARTS, STEPS, 2 loads, 8) -> (PARTS, 16 slices, columns)."""
+def ordered(y, SLICED: tl.constexpr, TOGETHER: tl.constexpr):
+    """(4, 8, PARTS, STEPS, loads, 8) -> (PARTS, slices of tokens, columns)."""
     PARTS: tl.constexpr = y.shape[2]
-    loads: tl.constexpr = y.shape[4] // 2
+    many: tl.constexpr = SLICED // 8
+    loads: tl.constexpr = y.shape[4] // many
     columns: tl.constexpr = y.shape[3] * loads * 32
     y = tl.reshape(
-        y, (4, 8, PARTS, y.shape[3], 2, loads, 8 // TOGETHER, TOGETHER)
+        y, (4, 8, PARTS, y.shape[3], many, loads, 8 // TOGETHER, TOGETHER)
     )
     return tl.reshape(
-        tl.permute(y, 2, 4, 1, 3, 5, 6, 0, 7), (PARTS, 16, columns)
+        tl.permute(y, 2, 4, 1, 3, 5, 6, 0, 7), (PARTS, SLICED, columns)
     )
 
 

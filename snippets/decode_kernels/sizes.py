@@ -48,32 +48,32 @@ class Tiles:
 LONG = 4096
 """Rows of a model of this width or more are cut into longer blocks."""
 ONE_TOKEN = Tiles(
-    qkv=Tile(4, 1, 4, 1),
-    out=Tile(2, 1, 1, 4),
-    gate_up=Tile(2, 1, 1, 2),
-    down=Tile(8, 1, 4, 2),
-    head=Tile(8, 1, 4, 1),
+    qkv=Tile(4, 2, 4, 1),
+    out=Tile(2, 1, 1, 8),
+    gate_up=Tile(2, 1, 1, 4),
+    down=Tile(8, 1, 8, 2),
+    head=Tile(8, 1, 4, 2),
 )
 ONE_TOKEN_LONG = Tiles(
-    qkv=Tile(2, 1, 2, 2),
-    out=Tile(8, 1, 4, 2),
-    gate_up=Tile(4, 1, 2, 1),
-    down=Tile(4, 1, 8, 2),
-    head=Tile(8, 1, 4, 1),
+    qkv=Tile(2, 1, 2, 4),
+    out=Tile(8, 1, 4, 4),
+    gate_up=Tile(4, 1, 2, 2),
+    down=Tile(4, 1, 8, 4),
+    head=Tile(8, 1, 4, 2),
 )
 INT8_ONE_TOKEN = Tiles(
-    qkv=Tile(4, 1, 2, 1),
-    out=Tile(8, 1, 2, 1),
-    gate_up=Tile(2, 1, 1, 2),
-    down=Tile(8, 1, 2, 2),
-    head=Tile(8, 1, 4, 1),
+    qkv=Tile(8, 1, 4, 1),
+    out=Tile(16, 1, 4, 1),
+    gate_up=Tile(2, 1, 4, 1),
+    down=Tile(4, 1, 4, 3),
+    head=Tile(8, 1, 4, 2),
 )
 INT8_ONE_TOKEN_LONG = Tiles(
-    qkv=Tile(4, 1, 2, 1),
-    out=Tile(8, 1, 4, 1),
+    qkv=Tile(4, 1, 2, 2),
+    out=Tile(8, 1, 4, 4),
     gate_up=Tile(4, 1, 2, 1),
-    down=Tile(8, 1, 4, 1),
-    head=Tile(8, 1, 4, 1),
+    down=Tile(16, 1, 4, 2),
+    head=Tile(8, 1, 2, 1),
 )
 FEW_TOKENS = Tiles(
     qkv=Tile(4, 1, 8, 2),
@@ -116,9 +116,9 @@ def tokens_for(batch: int) -> int:
 
 
 def slices_for(batch: int) -> int:
-    """Parts of each token, which tensor cores multiply as 16 tokens, and of each
-    row."""
-    return 16 // tokens_for(batch)
+    """Parts of each row and of each token, which take the place of 8 rows and of
+    16 tokens; with one token, of 8."""
+    return min(8, 16 // tokens_for(batch))
 
 
 def require(config, batch: int, int8: bool = False) -> None:
