@@ -111,8 +111,8 @@ def tiles_for(batch: int, width: int, int8: bool = False) -> Tiles:
 
 
 def tokens_for(batch: int) -> int:
-    """Tokens for which a program has room."""
-    return power_of_two(batch)
+    """Tokens for which a program has room: 1, 8 or 16."""
+    return batch if batch == 1 else 8 if batch <= 8 else 16
 
 
 def slices_for(batch: int) -> int:
