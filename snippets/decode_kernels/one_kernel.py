@@ -22,13 +22,10 @@ BLOCK_KEYS = 32
 some would not fit into registers."""
 
 
-def tiles_of_step(batch: int, int8: bool) -> Tiles:
+def tiles_of_step(batch: int) -> Tiles:
     """The default tiles. All products have the same steps and warps. A program
     holds the weights of two tiles, so the rows are few."""
-    if batch == 1:
-        tile = Tile(2 if int8 else 4, 1, 8, 2)
-    else:
-        tile = Tile(8, 2, 8, 2)
+    tile = Tile(4, 1, 8, 2) if batch == 1 else Tile(8, 2, 8, 2)
     return Tiles(tile, tile, tile, tile, tile, BLOCK_KEYS)
 
 
@@ -42,7 +39,7 @@ class OneKernelStep(TokenStep):
     def __init__(self, model, cache, batch, tiles=None, programs: int = 0):
         super().__init__(model, cache, batch, tiles)
         if tiles is None:
-            self.tiles = tiles_of_step(batch, self.int8)
+            self.tiles = tiles_of_step(batch)
         rows = [
             addresses_of(layer, kept)
             for layer, kept in zip(model.layers, cache, strict=True)

@@ -144,8 +144,14 @@ def decode_step_kernel(
             first = tile * QKV
             next_pair = grouped(first + programs * QKV, pairs, QKV, SLICES)
             following, following_below = hold(
-                qkv, pair_row(next_pair, HEAD_DIM), half, K, SLICES, STEPS,
-                PARTS, HELD
+                qkv,
+                pair_row(next_pair, HEAD_DIM),
+                half,
+                K,
+                SLICES,
+                STEPS,
+                PARTS,
+                HELD,
             )
             now, cos, sin = turn_of(
                 units(first, QKV), rotary, position, heads + kv_heads,

@@ -271,9 +271,9 @@ def operand(w, INTERPRETED: tl.constexpr):
 
 @triton.jit
 def unpacked(w, INTERPRETED: tl.constexpr):
-    """Words of four int8 -> float16, as RAISED more. A GPU converts few integers
-    a cycle. So put each byte, made unsigned by its highest bit, into the number
-    1024, where it counts from 1."""
+    """Words of four int8 -> float16, as RAISED more. A GPU converts few
+    integers a cycle. So put each byte, made unsigned by its highest bit, into
+    the number 1024, where it counts from 1."""
     if INTERPRETED:
         first = (w << 24 >> 24).to(tl.float32)
         second = (w << 16 >> 24).to(tl.float32)

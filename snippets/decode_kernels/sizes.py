@@ -116,8 +116,8 @@ def tokens_for(batch: int) -> int:
 
 
 def slices_for(batch: int) -> int:
-    """Parts of each row and of each token, which take the place of 8 rows and of
-    16 tokens; with one token, of 8."""
+    """Parts of each row and of each token, which take the place of 8 rows and
+    of 16 tokens; with one token, of 8."""
     return min(8, 16 // tokens_for(batch))
 
 

@@ -99,9 +99,7 @@ def tiles_of(step: Any, part: str, shapes: str, registers: int) -> list[Any]:
         blocks = -(-row_bytes // Tile(rows, steps, warps).row_bytes(step.batch))
         most = min(fit, blocks)
         found += [
-            Tile(rows, steps, warps, held)
-            for held in (most, most // 2)
-            if held
+            Tile(rows, steps, warps, held) for held in (most, most // 2) if held
         ]
     return found
 
@@ -209,7 +207,7 @@ def tile_probes() -> Iterator[Experiment]:
             "weights": "bf16",
             "prompt": TEXT["prompt"],
             "answer": TEXT["answer"],
-            "shapes": "1x1x1,2x1x1,4x1x1,1x1x2,2x1x2,4x1x2,8x1x2,16x1x2,4x1x4,"
+            "shapes": "1x1x1,2x1x1,4x1x1,1x1x2,2x1x2,4x1x2,8x1x2,4x1x4,4x2x4,"
             "8x1x4,4x1x8,8x1x8",
             "registers": 128,
         },

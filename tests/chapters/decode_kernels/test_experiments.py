@@ -16,7 +16,7 @@ from torch import Tensor
 from snippets.decode_kernels import one_kernel, steps
 from snippets.decode_kernels.experiments import answers, parts, peers, tiles_swept, variants
 from snippets.decode_kernels.quantized import quantized
-from snippets.decode_kernels.sizes import NARROW, Tile, Tiles
+from snippets.decode_kernels.sizes import ONE_TOKEN, Tile, Tiles
 from snippets.decoder import loops, model
 from snippets.decoder.experiments.token_loops import exact_logits
 
@@ -110,7 +110,7 @@ class Kept:
     number: int
 
 
-CHOSEN = tiles_swept.name_of(NARROW.qkv, int8=False)
+CHOSEN = tiles_swept.name_of(ONE_TOKEN.qkv, 1, int8=False)
 
 
 class FakeStep:
@@ -121,8 +121,8 @@ class FakeStep:
         self.q, self.attended, self.hidden = self.x.clone(), self.x.clone(), self.x.clone()
         self.logit = torch.zeros(1, 1)
         self.token, self.position = torch.tensor([[3]]), torch.tensor([7])
-        self.tiles: Tiles = NARROW
-        self.int8 = False
+        self.tiles: Tiles = ONE_TOKEN
+        self.int8, self.batch = False, 1
         self.cache = [Kept(0), Kept(1), Kept(2)]
         self.model = SimpleNamespace(
             layers=["first", "second", "third"], config=model.Config(3, 4096, 14_336, 32, 8, 128_256)
@@ -180,8 +180,8 @@ def times_of_qkv(step: FakeStep, *candidates: Tile) -> dict[str, list[float]]:
 def test_each_step_has_one_other_tile_and_starts_at_the_same_token(timed: list[str]) -> None:
     step, tile = FakeStep(), Tile(1, 8, 2, 4)
     found = times_of_qkv(step, tile)
-    assert found == {CHOSEN: [1.0] * 3, "8 x 512, 2 warps, 4 held": [1.0] * 3}
-    assert step.stepped == [(NARROW.qkv, 3, 7), (tile, 3, 7)]
+    assert found == {CHOSEN: [1.0] * 3, "1 x 4096, 2 warps, 4 held": [1.0] * 3}
+    assert step.stepped == [(ONE_TOKEN.qkv, 3, 7), (tile, 3, 7)]
     assert step.position.item() == 7, "the next replay is at the same position"
 
 
@@ -191,32 +191,32 @@ def test_all_tiles_compute_at_the_position_of_the_start(timed: list[str]) -> Non
     start = step.token.clone(), step.position.clone()
     step.position.sub_(3)
     tiles_swept.times_of(step, start, "qkv", [Tile(1, 2)], "cpu")
-    assert timed == [CHOSEN, "8 x 256, 4 warps, 4 held"]
+    assert timed == [CHOSEN, "1 x 2048, 4 warps, 4 held"]
 
 
 def test_tiles_that_do_not_fit_are_left_out(timed: list[str]) -> None:
     step = FakeStep()
-    times_of_qkv(step, Tile(1, held=1), Tile(8), step.tiles.qkv, Tile(4, 1, 8, 0))
-    assert timed == [CHOSEN, "8 x 512, 4 warps, 1 held", "32 x 256, 8 warps, 0 held"]
-    assert step.tiles == NARROW
+    times_of_qkv(step, Tile(1, held=1), Tile(64), step.tiles.qkv, Tile(4, 1, 8, 0))
+    assert timed == [CHOSEN, "1 x 1024, 4 warps, 1 held", "4 x 2048, 8 warps, 0 held"]
+    assert step.tiles == ONE_TOKEN
     assert step.q.equal(step.x * 7)
 
 
 def test_a_tile_that_computes_something_else_is_not_timed(timed: list[str]) -> None:
     step = FakeStep()
-    with pytest.raises(ArithmeticError, match=r"qkv, 16 x 512, 4 warps, 4 held: 1\.0e\+00"):
-        times_of_qkv(step, Tile(1, 2), Tile(2))
+    with pytest.raises(ArithmeticError, match=r"qkv, 16 x 2048, 4 warps, 4 held: 1\.0e\+00"):
+        times_of_qkv(step, Tile(1, 2), Tile(16, 2))
     assert timed == []
-    assert step.tiles == NARROW
+    assert step.tiles == ONE_TOKEN
 
 
 @pytest.mark.parametrize(
     ("part", "shapes", "cuts"),
     [
-        ("out", "1x8x4", [(1, 8, 4, 4), (1, 8, 4, 2)]),  # all of 4096 columns, and half of them
-        ("down", "2x4x8", [(2, 4, 8, 4), (2, 4, 8, 2)]),  # of 14 blocks, 4 fit into 128 registers
-        ("gate_up", "2x4x4,2x8x8", [(2, 4, 4, 2), (2, 4, 4, 1), (2, 8, 8, 1)]),  # pairs
-        ("qkv", "4x8x4", []),  # 256 registers a block
+        ("out", "8x1x4", [(8, 1, 4, 4), (8, 1, 4, 2)]),  # all of 4096 columns, and half of them
+        ("down", "8x1x8", [(8, 1, 8, 4), (8, 1, 8, 2)]),  # of 7 blocks, 4 fit into 128 registers
+        ("gate_up", "2x2x2,8x2x4", [(2, 2, 2, 4), (2, 2, 2, 2), (8, 2, 4, 1)]),  # pairs
+        ("qkv", "16x2x4", []),  # 256 registers a block
     ],
 )
 def test_candidates_hold_what_fits_and_half_of_it(part: str, shapes: str, cuts: list[tuple[int, ...]]) -> None:
@@ -227,9 +227,18 @@ def test_candidates_hold_what_fits_and_half_of_it(part: str, shapes: str, cuts: 
 def test_a_block_has_twice_as_many_weights_in_int8() -> None:
     step = FakeStep()
     step.int8 = True
-    found = tiles_swept.tiles_of(step, "out", "1x8x4", 128)
-    assert [tiles_swept.name_of(tile, step.int8) for tile in found] == [
+    found = tiles_swept.tiles_of(step, "out", "8x1x4", 128)
+    assert [tiles_swept.name_of(tile, 1, step.int8) for tile in found] == [
         f"8 x 2048, 4 warps, {held} held" for held in (2, 1)
+    ]
+
+
+def test_eight_texts_need_more_rows_and_have_shorter_blocks() -> None:
+    step = FakeStep()
+    step.batch = 8
+    found = tiles_swept.tiles_of(step, "out", "2x1x4,4x1x4", 128)
+    assert [tiles_swept.name_of(tile, 8, step.int8) for tile in found] == [
+        f"4 x 256, 4 warps, {held} held" for held in (16, 8)
     ]
 
 
@@ -242,5 +251,5 @@ def test_the_sweep_has_a_few_tiles_of_each_part() -> None:
         step.model.config = model.CONFIGS[size]
         for part in tiles_swept.WRITTEN:
             found = tiles_swept.tiles_of(step, part, shapes, registers)
-            assert 12 <= len(found) <= 20
+            assert 12 <= len(found) <= 24
             assert len(set(found)) == len(found)
