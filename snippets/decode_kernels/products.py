@@ -154,8 +154,8 @@ def multiply(
         y, g = tokens_at(
             x, gain, M, k, K, TOKENS, SLICES, STEPS, PARTS, each, NORM, CACHE
         )
-        loaded += (y,)
-        gains += (g,)
+        loaded += (y,)  # type: ignore[assignment]
+        gains += (g,)  # type: ignore[assignment]
     for k in tl.static_range(0, K, width):
         if k + ahead * width < K:
             later = k + ahead * width
@@ -170,8 +170,8 @@ def multiply(
                 x, gain, M, k + TOKEN_BLOCKS * width, K, TOKENS, SLICES, STEPS,
                 PARTS, each, NORM, CACHE,
             )  # fmt: skip
-            loaded += (y,)
-            gains += (g,)
+            loaded += (y,)  # type: ignore[assignment]
+            gains += (g,)  # type: ignore[assignment]
         y, same, raw = operands_of(
             loaded[k // width], gains[k // width], sliced, each, NORM,
             INTERPRETED,
