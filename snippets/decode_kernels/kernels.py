@@ -11,7 +11,7 @@ import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from .attending import ask_block, attend_tile
-from .products import hold
+from .products import grouped, hold, units
 from .tiles import (
     gate_up_tile,
     head_part,
@@ -39,33 +39,34 @@ def wait_for_previous(DEPENDENT: tl.constexpr):
 @triton.jit(
     do_not_specialize=["M", "heads", "kv_heads", "length", "table_length"]
 )
-def qkv_kernel(
+def decode_qkv_kernel(
     x, gain, weight, scale, rotary, position, q, keys, values, M, heads,
     kv_heads, length, table_length, eps,
     K: tl.constexpr, HEAD_DIM: tl.constexpr, TOKENS: tl.constexpr,
-    BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, STAGES: tl.constexpr,
+    ROWS: tl.constexpr, SLICES: tl.constexpr, STEPS: tl.constexpr,
     PARTS: tl.constexpr, HELD: tl.constexpr, INTERPRETED: tl.constexpr,
     DEPENDENT: tl.constexpr,
 ):  # fmt: skip
     start_next(DEPENDENT)
-    pair = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
-    row, rows = pair_row(pair, HEAD_DIM), (heads + 2 * kv_heads) * HEAD_DIM
-    held, below = hold(
-        weight, row, rows, HEAD_DIM // 2, K, TOKENS, BLOCK_K, PARTS, HELD
-    )
+    half: tl.constexpr = HEAD_DIM // 2
+    first = tl.program_id(0) * ROWS
+    pair = grouped(first, (heads + 2 * kv_heads) * half, ROWS, SLICES)
+    row = pair_row(pair, HEAD_DIM)
+    held, below = hold(weight, row, half, K, SLICES, STEPS, PARTS, HELD)
     now, cos, sin = turn_of(
-        pair, rotary, position, heads + kv_heads, table_length, HEAD_DIM
-    )
+        units(first, ROWS), rotary, position, heads + kv_heads, table_length,
+        HEAD_DIM,
+    )  # fmt: skip
     wait_for_previous(DEPENDENT)
     qkv_tile(
-        pair, now, cos, sin, x, gain, weight, scale, held, below, q, keys,
-        values, M, heads, kv_heads, length, eps, K, HEAD_DIM, TOKENS, BLOCK_K,
-        STAGES, PARTS, ".ca", INTERPRETED,
+        first, now, cos, sin, x, gain, weight, scale, held, below, q, keys,
+        values, M, heads, kv_heads, length, eps, K, HEAD_DIM, TOKENS, ROWS,
+        SLICES, STEPS, PARTS, ".ca", INTERPRETED,
     )  # fmt: skip
 
 
 @triton.jit(do_not_specialize=["heads", "kv_heads", "length"])
-def attend_kernel(
+def decode_attend_kernel(
     q, keys, values, position, sums, tops, arrived, out, heads, kv_heads,
     length, scale,
     HEAD_DIM: tl.constexpr, GROUP: tl.constexpr, BLOCK_KEYS: tl.constexpr,
@@ -86,54 +87,56 @@ def attend_kernel(
 
 # --8<-- [start:early]
 @triton.jit(do_not_specialize=["M"])
-def residual_kernel(
+def decode_residual_kernel(
     y, weight, scale, x, M, N,
-    K: tl.constexpr, TOKENS: tl.constexpr, BLOCK_N: tl.constexpr,
-    BLOCK_K: tl.constexpr, STAGES: tl.constexpr, PARTS: tl.constexpr,
+    K: tl.constexpr, TOKENS: tl.constexpr, ROWS: tl.constexpr,
+    SLICES: tl.constexpr, STEPS: tl.constexpr, PARTS: tl.constexpr,
     HELD: tl.constexpr, INTERPRETED: tl.constexpr, DEPENDENT: tl.constexpr,
 ):  # fmt: skip
     start_next(DEPENDENT)
-    row = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
-    held, _ = hold(weight, row, N, None, K, TOKENS, BLOCK_K, PARTS, HELD)
+    first = tl.program_id(0) * ROWS
+    row = grouped(first, N, ROWS, SLICES)
+    held, _ = hold(weight, row, None, K, SLICES, STEPS, PARTS, HELD)
     wait_for_previous(DEPENDENT)
     residual_tile(
-        row, y, weight, scale, held, x, M, N, K, TOKENS, BLOCK_K, STAGES, PARTS,
-        ".ca", INTERPRETED,
+        first, y, weight, scale, held, x, M, N, K, TOKENS, ROWS, SLICES, STEPS,
+        PARTS, ".ca", INTERPRETED,
     )  # fmt: skip
 
 
 # --8<-- [end:early]
 @triton.jit(do_not_specialize=["M"])
-def gate_up_kernel(
+def decode_gate_up_kernel(
     x, gain, weight, scale, out, M, N, eps,
-    K: tl.constexpr, TOKENS: tl.constexpr, BLOCK_N: tl.constexpr,
-    BLOCK_K: tl.constexpr, STAGES: tl.constexpr, PARTS: tl.constexpr,
+    K: tl.constexpr, TOKENS: tl.constexpr, ROWS: tl.constexpr,
+    SLICES: tl.constexpr, STEPS: tl.constexpr, PARTS: tl.constexpr,
     HELD: tl.constexpr, INTERPRETED: tl.constexpr, DEPENDENT: tl.constexpr,
 ):  # fmt: skip
     start_next(DEPENDENT)
-    row = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
-    held, below = hold(weight, row, N, N, K, TOKENS, BLOCK_K, PARTS, HELD)
+    first = tl.program_id(0) * ROWS
+    row = grouped(first, N, ROWS, SLICES)
+    held, below = hold(weight, row, N, K, SLICES, STEPS, PARTS, HELD)
     wait_for_previous(DEPENDENT)
     gate_up_tile(
-        row, x, gain, weight, scale, held, below, out, M, N, eps, K, TOKENS,
-        BLOCK_K, STAGES, PARTS, ".ca", INTERPRETED,
+        first, x, gain, weight, scale, held, below, out, M, N, eps, K, TOKENS,
+        ROWS, SLICES, STEPS, PARTS, ".ca", INTERPRETED,
     )  # fmt: skip
 
 
 @triton.jit(do_not_specialize=["M"])
-def head_kernel(
+def decode_head_kernel(
     x, gain, weight, scale, best, best_row, arrived, M, N, eps, token, logit,
     position, embedding,
-    K: tl.constexpr, TOKENS: tl.constexpr, BLOCK_N: tl.constexpr,
-    BLOCK_K: tl.constexpr, STAGES: tl.constexpr, PARTS: tl.constexpr,
+    K: tl.constexpr, TOKENS: tl.constexpr, ROWS: tl.constexpr,
+    SLICES: tl.constexpr, STEPS: tl.constexpr, PARTS: tl.constexpr,
     HELD: tl.constexpr, INTERPRETED: tl.constexpr, DEPENDENT: tl.constexpr,
 ):  # fmt: skip
     start_next(DEPENDENT)
-    row = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
-    held, _ = hold(weight, row, N, None, K, TOKENS, BLOCK_K, PARTS, HELD)
+    row = grouped(tl.program_id(0) * ROWS, N, ROWS, SLICES)
+    held, _ = hold(weight, row, None, K, SLICES, STEPS, PARTS, HELD)
     wait_for_previous(DEPENDENT)
     head_part(
         x, gain, weight, scale, held, best, best_row, arrived, M, N, eps, token,
-        logit, position, embedding, K, TOKENS, BLOCK_N, BLOCK_K, STAGES, PARTS,
-        HELD, ".ca", INTERPRETED,
+        logit, position, embedding, K, TOKENS, ROWS, SLICES, STEPS, PARTS, HELD,
+        ".ca", INTERPRETED,
     )  # fmt: skip

@@ -3,49 +3,43 @@
 from __future__ import annotations
 
 import ctypes
-from dataclasses import replace
 from typing import Any
 
 import torch
 
-from snippets.decode_kernels.persistent import step_kernel
+from snippets.decode_kernels.persistent import decode_step_kernel
 from snippets.decode_kernels.quantized import stored
 from snippets.decode_kernels.sizes import Tile, Tiles
 from snippets.decode_kernels.steps import TokenStep
 from snippets.fused_mlp.geglu.launch import interpreted
 
-PER_MULTIPROCESSOR = 2
+PER_MULTIPROCESSOR = 1
 """Programs of the kernel of a whole step on each multiprocessor."""
 REGISTERS = 255
-"""Of a thread. Left to choose, the compiler may spill some of them, so that a
-third program fits."""
+"""Of a thread."""
 BLOCK_KEYS = 32
 """Keys that a program of attention loads at a time: of more, with wide heads,
 some would not fit into registers."""
 
 
-def tiles_of_step(batch: int, int8: bool) -> Tiles:
-    """The default tiles. All products have the same columns. A program holds
-    the weights of two tiles, so the rows are few."""
-    if batch > 1:
-        tile = Tile(16, 512 if int8 else 256, 4, held=0 if int8 else 1)
-        return Tiles(tile, tile, tile, tile, tile, BLOCK_KEYS)
-    tile = Tile(4, 1024, held=4)
-    pairs, down = replace(tile, rows=2), replace(tile, rows=2, held=7)
-    return Tiles(pairs, tile, pairs, down, tile, BLOCK_KEYS)
+def tiles_of_step(batch: int) -> Tiles:
+    """The default tiles. All products have the same steps and warps. A program
+    holds the weights of two tiles, so the rows are few."""
+    tile = Tile(4, 1, 8, 2) if batch == 1 else Tile(8, 2, 8, 2)
+    return Tiles(tile, tile, tile, tile, tile, BLOCK_KEYS)
 
 
 class OneKernelStep(TokenStep):
     """The same step as one kernel of `programs` programs, which must all run
     at once, since they wait for each other: by default as many as the GPU runs
-    at once. All products have the columns, the stages and the warps of the tile
-    of gate and up. Raises `ValueError` for programs that cannot run at once,
-    and for tensors at addresses that 16 does not divide."""
+    at once. All products have the steps and the warps of the tile of gate and
+    up. Raises `ValueError` for programs that cannot run at once, and for
+    tensors at addresses that 16 does not divide."""
 
     def __init__(self, model, cache, batch, tiles=None, programs: int = 0):
         super().__init__(model, cache, batch, tiles)
         if tiles is None:
-            self.tiles = tiles_of_step(batch, self.int8)
+            self.tiles = tiles_of_step(batch)
         rows = [
             addresses_of(layer, kept)
             for layer, kept in zip(model.layers, cache, strict=True)
@@ -57,7 +51,7 @@ class OneKernelStep(TokenStep):
         kernel = None
         if not interpreted():
             arguments, options = self.launch()
-            kernel = step_kernel.warmup(*arguments, grid=(1,), **options)
+            kernel = decode_step_kernel.warmup(*arguments, grid=(1,), **options)
         limit = programs_at_once(kernel, device)
         if programs > limit or not limit:
             raise ValueError(
@@ -68,7 +62,7 @@ class OneKernelStep(TokenStep):
 
     def __call__(self) -> None:
         arguments, options = self.launch()
-        self.run(step_kernel, self.programs, *arguments, **options)
+        self.run(decode_step_kernel, self.programs, *arguments, **options)
 
     def launch(self) -> tuple[tuple, dict[str, Any]]:
         """The kernel's arguments, and its constants and options."""
@@ -84,18 +78,18 @@ class OneKernelStep(TokenStep):
             self.scale,
         )  # fmt: skip
         options = self.options(tiles.gate_up)
-        del options["BLOCK_N"], options["DEPENDENT"], options["launch_pdl"]
+        del options["ROWS"], options["DEPENDENT"], options["launch_pdl"]
         return arguments, {
             **options,
             "K": config.dim,
             "H": config.hidden,
             "HEAD_DIM": config.head_dim,
             "GROUP": self.group,
-            "QKV_N": tiles.qkv.rows,
-            "OUT_N": tiles.out.rows,
-            "UP_N": tiles.gate_up.rows,
-            "DOWN_N": tiles.down.rows,
-            "HEAD_N": tiles.head.rows,
+            "QKV": tiles.qkv.rows,
+            "OUT": tiles.out.rows,
+            "UP": tiles.gate_up.rows,
+            "DOWN": tiles.down.rows,
+            "HEAD": tiles.head.rows,
             "BLOCK_KEYS": tiles.block_keys,
             "SPLITS": tiles.splits,
             "HELD_DOWN": tiles.down.held,

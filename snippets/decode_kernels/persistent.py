@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 
 from snippets.decode_kernels.attending import attend_tile
-from snippets.decode_kernels.products import hold
+from snippets.decode_kernels.products import grouped, hold, units
 from snippets.decode_kernels.tiles import (
     gate_up_tile,
     head_part,
@@ -73,21 +73,21 @@ def address(table, index, like):
 def residual_part(
     y, weight, scale, held, x, M, N,
     K: tl.constexpr, TOKENS: tl.constexpr, ROWS: tl.constexpr,
-    BLOCK_K: tl.constexpr, STAGES: tl.constexpr, PARTS: tl.constexpr,
+    SLICES: tl.constexpr, STEPS: tl.constexpr, PARTS: tl.constexpr,
     HELD: tl.constexpr, INTERPRETED: tl.constexpr,
 ):  # fmt: skip
     """x (M, N) += y (M, K) @ weight.T: a program computes every so many tiles
     of ROWS columns, and holds the weights of its first tile already."""
     programs = tl.num_programs(0)
-    for tile in range(tl.program_id(0), tl.cdiv(N, ROWS), programs):
-        row = tile * ROWS + tl.arange(0, ROWS)
+    me, tiles = tl.program_id(0), tl.cdiv(N, ROWS)
+    for tile in tl.range(me, tiles, programs, num_stages=1):
+        next_row = grouped((tile + programs) * ROWS, N, ROWS, SLICES)
         following, _ = hold(
-            weight, row + programs * ROWS, N, None, K, TOKENS, BLOCK_K, PARTS,
-            HELD,
-        )  # fmt: skip
+            weight, next_row, None, K, SLICES, STEPS, PARTS, HELD
+        )
         residual_tile(
-            row, y, weight, scale, held, x, M, N, K, TOKENS, BLOCK_K, STAGES,
-            PARTS, ".cg", INTERPRETED,
+            tile * ROWS, y, weight, scale, held, x, M, N, K, TOKENS, ROWS,
+            SLICES, STEPS, PARTS, ".cg", INTERPRETED,
         )  # fmt: skip
         held = following
 
@@ -98,14 +98,14 @@ def residual_part(
         "M", "layers", "heads", "kv_heads", "length", "table_length"
     ]
 )  # fmt: skip
-def step_kernel(
+def decode_step_kernel(
     table, x, q, attended, hidden, rotary, position, sums, tops, arrived, norm,
     head, head_scale, embedding, best, best_row, token, logit, M, N, layers,
     heads, kv_heads, length, table_length, eps, scale,
     K: tl.constexpr, H: tl.constexpr, HEAD_DIM: tl.constexpr,
-    GROUP: tl.constexpr, TOKENS: tl.constexpr, QKV_N: tl.constexpr,
-    OUT_N: tl.constexpr, UP_N: tl.constexpr, DOWN_N: tl.constexpr,
-    HEAD_N: tl.constexpr, BLOCK_K: tl.constexpr, STAGES: tl.constexpr,
+    GROUP: tl.constexpr, TOKENS: tl.constexpr, QKV: tl.constexpr,
+    OUT: tl.constexpr, UP: tl.constexpr, DOWN: tl.constexpr,
+    HEAD: tl.constexpr, SLICES: tl.constexpr, STEPS: tl.constexpr,
     PARTS: tl.constexpr, HELD: tl.constexpr, HELD_DOWN: tl.constexpr,
     BLOCK_KEYS: tl.constexpr, SPLITS: tl.constexpr, INTERPRETED: tl.constexpr,
 ):  # fmt: skip
@@ -115,18 +115,17 @@ def step_kernel(
     of attention's splits; all zero before and after."""
     me, programs = tl.program_id(0), tl.num_programs(0)
     half: tl.constexpr = HEAD_DIM // 2
-    rows = (heads + 2 * kv_heads) * HEAD_DIM
+    pairs = (heads + 2 * kv_heads) * half
     # the rows of the first tile of each part
-    my_pair = me * QKV_N + tl.arange(0, QKV_N)
-    my_out = me * OUT_N + tl.arange(0, OUT_N)
-    my_row = me * UP_N + tl.arange(0, UP_N)
-    my_down = me * DOWN_N + tl.arange(0, DOWN_N)
-    my_word = me * HEAD_N + tl.arange(0, HEAD_N)
+    my_row = pair_row(grouped(me * QKV, pairs, QKV, SLICES), HEAD_DIM)
+    my_out = grouped(me * OUT, K, OUT, SLICES)
+    my_down = grouped(me * DOWN, K, DOWN, SLICES)
+    my_up = grouped(me * UP, H, UP, SLICES)
+    my_word = grouped(me * HEAD, N, HEAD, SLICES)
     passed = 0
     held, below = hold(
-        address(table, 1, head), pair_row(my_pair, HEAD_DIM), rows, half, K,
-        TOKENS, BLOCK_K, PARTS, HELD,
-    )  # fmt: skip
+        address(table, 1, head), my_row, half, K, SLICES, STEPS, PARTS, HELD
+    )
     for layer in range(layers):
         entry = table + layer * 12
         gain, qkv = address(entry, 0, x), address(entry, 1, head)
@@ -140,24 +139,31 @@ def step_kernel(
             out_scale = address(entry, 9, head_scale)
             gate_up_scale = address(entry, 10, head_scale)
             down_scale = address(entry, 11, head_scale)
-        for tile in range(me, tl.cdiv(rows // 2, QKV_N), programs):
-            pair = tile * QKV_N + tl.arange(0, QKV_N)
-            next_row = pair_row(pair + programs * QKV_N, HEAD_DIM)
+        tiles = tl.cdiv(pairs, QKV)
+        for tile in tl.range(me, tiles, programs, num_stages=1):
+            first = tile * QKV
+            next_pair = grouped(first + programs * QKV, pairs, QKV, SLICES)
             following, following_below = hold(
-                qkv, next_row, rows, half, K, TOKENS, BLOCK_K, PARTS, HELD
+                qkv,
+                pair_row(next_pair, HEAD_DIM),
+                half,
+                K,
+                SLICES,
+                STEPS,
+                PARTS,
+                HELD,
             )
             now, cos, sin = turn_of(
-                pair, rotary, position, heads + kv_heads, table_length, HEAD_DIM
-            )
+                units(first, QKV), rotary, position, heads + kv_heads,
+                table_length, HEAD_DIM,
+            )  # fmt: skip
             qkv_tile(
-                pair, now, cos, sin, x, gain, qkv, qkv_scale, held, below, q,
+                first, now, cos, sin, x, gain, qkv, qkv_scale, held, below, q,
                 keys, values, M, heads, kv_heads, length, eps, K, HEAD_DIM,
-                TOKENS, BLOCK_K, STAGES, PARTS, ".cg", INTERPRETED,
+                TOKENS, QKV, SLICES, STEPS, PARTS, ".cg", INTERPRETED,
             )  # fmt: skip
             held, below = following, following_below
-        held_out, _ = hold(
-            out, my_out, K, None, K, TOKENS, BLOCK_K, PARTS, HELD
-        )
+        held_out, _ = hold(out, my_out, None, K, SLICES, STEPS, PARTS, HELD)
         passed += programs
         arrive_and_wait(arrived, passed, INTERPRETED)
         for tile in range(me, M * kv_heads * SPLITS, programs):
@@ -169,50 +175,47 @@ def step_kernel(
         passed += programs
         arrive_and_wait(arrived, passed, INTERPRETED)
         residual_part(
-            attended, out, out_scale, held_out, x, M, K, K, TOKENS, OUT_N,
-            BLOCK_K, STAGES, PARTS, HELD, INTERPRETED,
+            attended, out, out_scale, held_out, x, M, K, K, TOKENS, OUT,
+            SLICES, STEPS, PARTS, HELD, INTERPRETED,
         )  # fmt: skip
         held_up, below_up = hold(
-            gate_up, my_row, H, H, K, TOKENS, BLOCK_K, PARTS, HELD
+            gate_up, my_up, H, K, SLICES, STEPS, PARTS, HELD
         )
         passed += programs
         arrive_and_wait(arrived, passed, INTERPRETED)
-        for tile in range(me, tl.cdiv(H, UP_N), programs):
-            row = tile * UP_N + tl.arange(0, UP_N)
+        tiles = tl.cdiv(H, UP)
+        for tile in tl.range(me, tiles, programs, num_stages=1):
+            next_row = grouped((tile + programs) * UP, H, UP, SLICES)
             following, following_below = hold(
-                gate_up, row + programs * UP_N, H, H, K, TOKENS, BLOCK_K, PARTS,
-                HELD,
-            )  # fmt: skip
+                gate_up, next_row, H, K, SLICES, STEPS, PARTS, HELD
+            )
             gate_up_tile(
-                row, x, gain_2, gate_up, gate_up_scale, held_up, below_up,
-                hidden, M, H, eps, K, TOKENS, BLOCK_K, STAGES, PARTS, ".cg",
-                INTERPRETED,
+                tile * UP, x, gain_2, gate_up, gate_up_scale, held_up,
+                below_up, hidden, M, H, eps, K, TOKENS, UP, SLICES, STEPS,
+                PARTS, ".cg", INTERPRETED,
             )  # fmt: skip
             held_up, below_up = following, following_below
         held_down, _ = hold(
-            down, my_down, K, None, H, TOKENS, BLOCK_K, PARTS, HELD_DOWN
+            down, my_down, None, H, SLICES, STEPS, PARTS, HELD_DOWN
         )
         passed += programs
         arrive_and_wait(arrived, passed, INTERPRETED)
         residual_part(
-            hidden, down, down_scale, held_down, x, M, K, H, TOKENS, DOWN_N,
-            BLOCK_K, STAGES, PARTS, HELD_DOWN, INTERPRETED,
+            hidden, down, down_scale, held_down, x, M, K, H, TOKENS, DOWN,
+            SLICES, STEPS, PARTS, HELD_DOWN, INTERPRETED,
         )  # fmt: skip
-        # of the next layer; behind the last one no rows are left
+        # of the next layer; behind the last one the first layer's, unused
         held, below = hold(
-            address(entry, tl.where(layer + 1 < layers, 13, 1), head),
-            pair_row(my_pair, HEAD_DIM), tl.where(layer + 1 < layers, rows, 0),
-            half, K, TOKENS, BLOCK_K, PARTS, HELD,
+            address(entry, tl.where(layer + 1 < layers, 13, 1), head), my_row,
+            half, K, SLICES, STEPS, PARTS, HELD,
         )  # fmt: skip
         passed += programs
         arrive_and_wait(arrived, passed, INTERPRETED)
-    held_words, _ = hold(
-        head, my_word, N, None, K, TOKENS, BLOCK_K, PARTS, HELD
-    )
+    held_words, _ = hold(head, my_word, None, K, SLICES, STEPS, PARTS, HELD)
     head_part(
         x, norm, head, head_scale, held_words, best, best_row, arrived + 1, M,
-        N, eps, token, logit, position, embedding, K, TOKENS, HEAD_N, BLOCK_K,
-        STAGES, PARTS, HELD, ".cg", INTERPRETED,
+        N, eps, token, logit, position, embedding, K, TOKENS, HEAD, SLICES,
+        STEPS, PARTS, HELD, ".cg", INTERPRETED,
     )  # fmt: skip
     # the last program to end counts from zero again, for the next step
     if tl.atomic_add(arrived, 1) == passed + programs - 1:

@@ -2,6 +2,18 @@
 
 A weight is read once and never again, so no cache should keep it. Weights may
 be in int8, with a scale for each row. Sums are in float32.
+
+Tensor cores multiply 16 tokens by 8 rows. A product adds up columns in any
+order, if weights and tokens have the same order. So we number the columns in
+the order in which a thread loads them, 16 bytes at a time, and no weight passes
+through shared memory.
+
+Four threads have the columns of one of the 8 rows, so a warp would read 64
+bytes of each row at a time. Memory is faster if it reads more of a row. So we
+cut each row and each token into SLICES, and let slices take the place of rows
+and tokens. Tensor cores multiply each slice of a token by each slice of a row.
+Of these products we add up those of equal slices. With one token, a warp reads
+512 bytes of a row at a time: 8 slices.
 """
 
 from __future__ import annotations
@@ -9,70 +21,114 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+TOKEN_BLOCKS = tl.constexpr(2)
+"""So many blocks of the tokens are on their way, from the cache."""
+RAISED = tl.constexpr(1152)
+"""Weights in int8 are multiplied as 1,152 more."""
+SMALLER = tl.constexpr(1 / 256)
+"""In int8, tokens are multiplied as numbers of 16 bits with 5 bits of exponent.
+So much smaller, even tokens of 10 million are far from infinity."""
+
+
+@triton.jit
+def units(first, ROWS: tl.constexpr):
+    """The rows (ROWS,) of a program, or its pairs of rows."""
+    return first + tl.arange(0, ROWS)
+
+
+@triton.jit
+def grouped(first, count, ROWS: tl.constexpr, SLICES: tl.constexpr):
+    """The same rows, SLICES times each, as (8, groups). Behind the last of
+    `count` rows, this row again: its weights may be loaded, and its results are
+    not stored twice."""
+    group = tl.arange(0, ROWS * SLICES // 8)[None, :]
+    row = (tl.arange(0, 8)[:, None] + group * 8) // SLICES
+    return tl.minimum(first + row, count - 1)
+
 
 # --8<-- [start:hold]
 @triton.jit
 def hold(
-    weight, row, rows, second,
-    K: tl.constexpr, TOKENS: tl.constexpr, BLOCK_K: tl.constexpr,
+    weight, row, second,
+    K: tl.constexpr, SLICES: tl.constexpr, STEPS: tl.constexpr,
     PARTS: tl.constexpr, HELD: tl.constexpr, other_weight=None,
 ):  # fmt: skip
-    """Start loading the first HELD blocks of `row` of a weight (rows, K) into
-    registers. Nothing waits for the loads until the weights are used.
+    """Start loading the first HELD blocks of `row` (8, groups) of a weight
+    (rows, K) into registers. Nothing waits for the loads until the weights are
+    used.
 
     Unless `second` is None, also of the rows so far down, in `other_weight` if
     there is one. Returns two tuples of blocks, the second one empty without
     other rows.
     """
+    each: tl.constexpr = 16 if weight.dtype.element_ty == tl.int8 else 8
+    width: tl.constexpr = STEPS * PARTS * SLICES * 4 * each
     held, held_below = (), ()
-    for k in tl.static_range(0, K, BLOCK_K):
-        if k < HELD * BLOCK_K:
-            block = block_of(weight, row, rows, k, K, TOKENS, BLOCK_K, PARTS)
+    for k in tl.static_range(0, K, width):
+        if k < HELD * width:
+            block = block_of(weight, row, k, K, SLICES, STEPS, PARTS)
             held += (block,)  # type: ignore[assignment]
             if second is not None:
                 below = weight if other_weight is None else other_weight
-                below += tl.cast(second, tl.int64) * K
-                block = block_of(below, row, rows, k, K, TOKENS, BLOCK_K, PARTS)
+                block = block_of(
+                    below, row + second, k, K, SLICES, STEPS, PARTS
+                )
                 held_below += (block,)  # type: ignore[assignment]
     return held, held_below
 
 
 @triton.jit
 def block_of(
-    weight, row, rows, k,
-    K: tl.constexpr, TOKENS: tl.constexpr, BLOCK_K: tl.constexpr,
+    weight, row, k,
+    K: tl.constexpr, SLICES: tl.constexpr, STEPS: tl.constexpr,
     PARTS: tl.constexpr,
 ):  # fmt: skip
-    """The block of these rows that begins at element k: (rows of a tile,
-    BLOCK_K); for several tokens (PARTS, rows of a tile, BLOCK_K / PARTS)."""
-    if TOKENS == 1:
-        row = row[:, None]
-        col = k + tl.arange(0, BLOCK_K)[None, :]
+    """The block of these rows that begins at column k: (4 threads, 8 slices,
+    PARTS, STEPS, groups of slices, weights in 16 bytes). Weights in int8 come
+    as words of four: a loop that keeps bytes needs a register for each."""
+    in_word: tl.constexpr = 4 if weight.dtype.element_ty == tl.int8 else 1
+    each: tl.constexpr = 8 if in_word == 1 else 4
+    if in_word == 4:
+        weight = weight.to(tl.pointer_type(tl.int32))
+    words: tl.constexpr = K // in_word
+    col = columns_of(SLICES, STEPS, PARTS, each) + k // in_word
+    col += tl.arange(0, each)[None, None, None, None, None, :]
+    at = weight + row[None, :, None, None, :, None].to(tl.int64) * words + col
+    if words % (STEPS * PARTS * SLICES * 4 * each) == 0:
+        return tl.load(at, eviction_policy="evict_first")
     else:
-        part: tl.constexpr = BLOCK_K // PARTS
-        row = row[None, :, None]
-        col = tl.arange(0, PARTS)[:, None, None] * part
-        col += k + tl.arange(0, part)[None, None, :]
-    return tl.load(
-        weight + row.to(tl.int64) * K + col, (row < rows) & (col < K), 0.0,
-        eviction_policy="evict_first",
-    )  # fmt: skip
+        return tl.load(at, col < words, 0, eviction_policy="evict_first")
+
+
+@triton.jit
+def columns_of(
+    SLICES: tl.constexpr, STEPS: tl.constexpr, PARTS: tl.constexpr,
+    EACH: tl.constexpr,
+):  # fmt: skip
+    """The first of EACH columns in 16 bytes of each thread, slice, part and
+    step of a block: (4, 8, PARTS, STEPS, 1, 1)."""
+    thread = tl.arange(0, 4)[:, None, None, None, None, None]
+    of_slice = tl.arange(0, 8)[None, :, None, None, None, None] % SLICES
+    part = tl.arange(0, PARTS)[None, None, :, None, None, None]
+    step = tl.arange(0, STEPS)[None, None, None, :, None, None]
+    return (((step * PARTS + part) * SLICES + of_slice) * 4 + thread) * EACH
 
 
 # --8<-- [end:hold]
 # --8<-- [start:multiply]
 @triton.jit
 def multiply(
-    x, gain, weight, scale, row, rows, second, held, held_below, M, eps,
-    K: tl.constexpr, TOKENS: tl.constexpr, BLOCK_K: tl.constexpr,
-    STAGES: tl.constexpr, PARTS: tl.constexpr, NORM: tl.constexpr,
+    x, gain, weight, scale, row, second, held, held_below, M, eps,
+    K: tl.constexpr, TOKENS: tl.constexpr, SLICES: tl.constexpr,
+    STEPS: tl.constexpr, PARTS: tl.constexpr, NORM: tl.constexpr,
     PAIRED: tl.constexpr, CACHE: tl.constexpr, INTERPRETED: tl.constexpr,
     other_weight=None,
 ):  # fmt: skip
-    """Products of tokens x (M, K) with `row` of a weight (rows, K), and if
-    PAIRED with the rows `second` further down, of `other_weight` if there is
-    one: two tensors (rows of a tile, TOKENS), or the same one twice. The first
-    blocks of these rows are those of `hold`.
+    """Products of tokens x (M, K) with `row` (8, groups) of a weight (rows, K),
+    and if PAIRED with the rows `second` further down, of `other_weight` if
+    there is one: two tensors (TOKENS, rows), or the same one twice. The
+    first blocks of these rows are those of `hold`; each later block is loaded
+    as many blocks before its use.
 
     With NORM, of x behind an RMS norm with `gain` (K,). The norm's factor is
     the same for all products of a token, so it may come last: the sum of
@@ -82,185 +138,243 @@ def multiply(
     CACHE is ".ca" for x that no program of this kernel writes. Otherwise it is
     ".cg": past the L1 cache, which does not see other programs' writes.
     """
-    of_row, of_other = 1.0, 1.0
-    if scale is not None:
-        inside = row < rows
-        of_row = tl.load(scale + row, inside, 0.0)[:, None]
-        of_other = of_row
-        if PAIRED:
-            of_other = tl.load(scale + second + row, inside, 0.0)[:, None]
-    below = weight if other_weight is None else other_weight
-    below += tl.cast(second, tl.int64) * K
+    groups: tl.constexpr = row.shape[1]
     each: tl.constexpr = 8 if scale is None else 16  # weights in 16 bytes
-    one: tl.constexpr = TOKENS == 1
-    few_shape: tl.constexpr = (PARTS, row.shape[0], TOKENS)
-    shape: tl.constexpr = (row.shape[0], BLOCK_K // each) if one else few_shape
-    few_squared: tl.constexpr = (PARTS, TOKENS, BLOCK_K // PARTS)
-    squared: tl.constexpr = (BLOCK_K,) if one else few_squared
-    acc = tl.zeros(shape, tl.float32)
+    width: tl.constexpr = STEPS * PARTS * SLICES * 4 * each
+    ahead: tl.constexpr = len(held)
+    below = weight if other_weight is None else other_weight
+    sliced: tl.constexpr = TOKENS * SLICES
+    acc = tl.zeros((PARTS, sliced, 8 * groups), tl.float32)
     other = acc
-    squares = tl.zeros(squared, tl.float32)
-    for block in tl.static_range(len(held)):
-        w = held[block]
-        w_below = held_below[block] if PAIRED else w
-        acc, other, squares = add_block(
-            acc, other, squares, w, w_below, x, gain, block * BLOCK_K, M, K,
-            TOKENS, BLOCK_K, PARTS, NORM, PAIRED, CACHE, INTERPRETED,
-        )  # fmt: skip
-    if len(held) * BLOCK_K < K:
-        for k in tl.range(len(held) * BLOCK_K, K, BLOCK_K, num_stages=STAGES):
-            w = block_of(weight, row, rows, k, K, TOKENS, BLOCK_K, PARTS)
-            w_below = w
+    squares = tl.zeros((PARTS, sliced, sliced), tl.float32)
+    raised: tl.constexpr = scale is not None and not INTERPRETED
+    totals = tl.zeros((PARTS, sliced, 8), tl.float32)
+    loaded, gains = (), ()
+    for k in tl.static_range(0, min(K, TOKEN_BLOCKS * width), width):
+        y, g = tokens_at(
+            x, gain, M, k, K, TOKENS, SLICES, STEPS, PARTS, each, NORM, CACHE
+        )
+        loaded += (y,)  # type: ignore[assignment]
+        gains += (g,)  # type: ignore[assignment]
+    for k in tl.static_range(0, K, width):
+        if k + ahead * width < K:
+            later = k + ahead * width
+            held += (block_of(weight, row, later, K, SLICES, STEPS, PARTS),)
             if PAIRED:
-                w_below = block_of(
-                    below, row, rows, k, K, TOKENS, BLOCK_K, PARTS
+                next_below = block_of(
+                    below, row + second, later, K, SLICES, STEPS, PARTS
                 )
-            acc, other, squares = add_block(
-                acc, other, squares, w, w_below, x, gain, k, M, K, TOKENS,
-                BLOCK_K, PARTS, NORM, PAIRED, CACHE, INTERPRETED,
+                held_below += (next_below,)
+        if k + TOKEN_BLOCKS * width < K:
+            y, g = tokens_at(
+                x, gain, M, k + TOKEN_BLOCKS * width, K, TOKENS, SLICES, STEPS,
+                PARTS, each, NORM, CACHE,
             )  # fmt: skip
-    if TOKENS == 1:
-        acc, other = tl.sum(acc, 1)[:, None], tl.sum(other, 1)[:, None]
-        squares = tl.sum(squares, 0)[None]
+            loaded += (y,)  # type: ignore[assignment]
+            gains += (g,)  # type: ignore[assignment]
+        y, same, raw = operands_of(
+            loaded[k // width], gains[k // width], sliced, each, NORM,
+            INTERPRETED,
+        )  # fmt: skip
+        w = operand(held[k // width], INTERPRETED)
+        acc = tl.dot(y, w.to(y.dtype), acc)
+        if PAIRED:
+            w = operand(held_below[k // width], INTERPRETED)
+            other = tl.dot(y, w.to(y.dtype), other)
+        if NORM:
+            squares = tl.dot(raw, tl.trans(raw, 0, 2, 1), squares)
+        if raised:
+            ones = tl.full((PARTS, y.shape[2], 8), 1.0, y.dtype)
+            totals = tl.dot(same, ones, totals)
+    acc = of_equal_slices(acc, SLICES)
+    other = of_equal_slices(other, SLICES) if PAIRED else acc
+    if NORM or raised:
+        total = tl.reshape(totals, (PARTS, TOKENS, SLICES, 8))
+        total = tl.sum(tl.max(total, 3), 2)
+        square = total
+        if NORM:
+            token = tl.arange(0, TOKENS)
+            own = token[:, None] == token[None, :]
+            square = of_equal_slices(squares, SLICES)
+            square = tl.sum(tl.where(own[None], square, 0.0), 2)
+        # all sums of the warps at once: each exchange takes its time
+        square = tl.broadcast_to(square[:, :, None], acc.shape)
+        total = tl.broadcast_to(total[:, :, None], acc.shape)
+        more = tl.join(square, total)
+        both, more = tl.split(tl.sum(tl.join(tl.join(acc, other), more), 0))
+        acc, other = tl.split(both)
+        square, total = tl.split(more)
+        if NORM:
+            factor = tl.rsqrt(square / K + eps)
+        if raised:
+            acc -= RAISED * total
+            other -= RAISED * total
     else:
-        acc, other = tl.sum(acc, 0), tl.sum(other, 0)
-        squares = tl.sum(tl.sum(squares, 2), 0)
+        acc = tl.sum(acc, 0)
+        other = acc
+    if scale is not None:
+        larger: tl.constexpr = 1.0 if INTERPRETED else 1 / SMALLER
+        at = scale + one_of_each(row, SLICES)
+        acc *= tl.load(at)[None, :] * larger
+        if PAIRED:
+            other *= tl.load(at + second)[None, :] * larger
     if NORM:
-        factor = tl.rsqrt(squares / K + eps)[None, :]
         acc *= factor
         other *= factor
-    if scale is not None:
-        acc *= of_row
-        other *= of_other
     return acc, other
 
 
 @triton.jit
-def add_block(
-    acc, other, squares, w, w_below, x, gain, k, M,
-    K: tl.constexpr, TOKENS: tl.constexpr, BLOCK_K: tl.constexpr,
-    PARTS: tl.constexpr, NORM: tl.constexpr, PAIRED: tl.constexpr,
-    CACHE: tl.constexpr, INTERPRETED: tl.constexpr,
-):  # fmt: skip
-    """Add what a block of weights that begins at element k contributes to the
-    sums of `multiply`."""
-    if TOKENS == 1:
-        return add_block_of_one(
-            acc, other, squares, w, w_below, x, gain, k, K, BLOCK_K, NORM,
-            PAIRED, CACHE, INTERPRETED,
-        )  # fmt: skip
+def of_equal_slices(products, SLICES: tl.constexpr):
+    """(PARTS, slices of tokens, slices of rows) -> (PARTS, tokens, rows): the
+    sum of the products of equal slices."""
+    parts: tl.constexpr = products.shape[0]
+    tokens: tl.constexpr = products.shape[1] // SLICES
+    rows: tl.constexpr = products.shape[2] // SLICES
+    if SLICES == 1:
+        return products
     else:
-        return add_block_of_few(
-            acc, other, squares, w, w_below, x, gain, k, M, K, TOKENS, BLOCK_K,
-            PARTS, NORM, PAIRED, CACHE, INTERPRETED,
-        )  # fmt: skip
+        products = tl.reshape(products, (parts, tokens, SLICES, rows, SLICES))
+        of_slice = tl.arange(0, SLICES)
+        equal = of_slice[:, None, None] == of_slice[None, None, :]
+        products = tl.sum(tl.where(equal[None, None], products, 0.0), 4)
+        return tl.sum(products, 2)
+
+
+@triton.jit
+def one_of_each(row, SLICES: tl.constexpr):
+    """(8, groups) -> (rows,), each row once."""
+    rows: tl.constexpr = 8 * row.shape[1] // SLICES
+    return tl.max(tl.reshape(tl.trans(row), (rows, SLICES)), 1)
 
 
 # --8<-- [end:multiply]
-# --8<-- [start:one_token]
+# --8<-- [start:operands]
 @triton.jit
-def add_block_of_one(
-    acc, other, squares, w, w_below, x, gain, k,
-    K: tl.constexpr, BLOCK_K: tl.constexpr, NORM: tl.constexpr,
-    PAIRED: tl.constexpr, CACHE: tl.constexpr, INTERPRETED: tl.constexpr,
-):  # fmt: skip
-    """For one token: acc and other (rows, BLOCK_K / 8, or 16 in int8), squares
-    (BLOCK_K,).
-
-    Without tensor cores, since each weight is needed once. A thread adds the
-    products of the weights that it loads together, and keeps one sum for them
-    until the rows end.
-    """
-    each: tl.constexpr = BLOCK_K // acc.shape[1]
-    col = k + tl.arange(0, BLOCK_K)
-    inside = col < K
-    y = tl.load(x + col, inside, 0.0, cache_modifier=CACHE).to(tl.float32)
-    if NORM:
-        squares += y * y
-        y *= tl.load(gain + col, inside, 0.0).to(tl.float32)
-    y = y[None, :]
-    acc += sums_of_products(w, y, each, INTERPRETED)
-    if PAIRED:
-        other += sums_of_products(w_below, y, each, INTERPRETED)
-    return acc, other, squares
-
-
-@triton.jit
-def sum_each(products, EACH: tl.constexpr):
-    """(rows, columns) -> (rows, columns / EACH): sums of neighbors."""
-    count: tl.constexpr = products.shape[1] // EACH
-    return tl.sum(tl.reshape(products, (products.shape[0], count, EACH)), 2)
-
-
-@triton.jit
-def sums_of_products(
-    w, y, EACH: tl.constexpr, INTERPRETED: tl.constexpr
-):  # fmt: skip
-    """(rows, columns), (1, columns) -> (rows, columns / EACH): sums of EACH
-    neighboring products.
-
-    A GPU converts few integers a cycle, fewer than memory gives in int8. So
-    put each byte, made unsigned by its highest bit, into the number 2^15, where
-    it counts from 1. The sum of products with 2^15 + 128 + w has 2^15 + 128
-    times the sum of y too much: one subtraction for EACH weights. Rounding of
-    these sums stays far below that of a result in bf16.
-    """
-    if w.dtype == tl.int8 and not INTERPRETED:
-        raised = tl.inline_asm_elementwise(
-            """{
-            .reg .b32 bytes;
-            xor.b32 bytes, $4, 0x80808080;
-            prmt.b32 $0, bytes, 0x47000000, 0x7404;
-            prmt.b32 $1, bytes, 0x47000000, 0x7414;
-            prmt.b32 $2, bytes, 0x47000000, 0x7424;
-            prmt.b32 $3, bytes, 0x47000000, 0x7434;
-            }""",
-            "=f,=f,=f,=f,r",
-            [w],
-            dtype=tl.float32,
-            is_pure=True,
-            pack=4,
-        )
-        too_much = sum_each(tl.broadcast_to(y, w.shape), EACH) * 32896.0
-        return sum_each(raised * y, EACH) - too_much
-    else:
-        return sum_each(w.to(tl.float32) * y, EACH)
-
-
-# --8<-- [end:one_token]
-# --8<-- [start:few_tokens]
-@triton.jit
-def add_block_of_few(
-    acc, other, squares, w, w_below, x, gain, k, M,
-    K: tl.constexpr, TOKENS: tl.constexpr, BLOCK_K: tl.constexpr,
-    PARTS: tl.constexpr, NORM: tl.constexpr, PAIRED: tl.constexpr,
-    CACHE: tl.constexpr, INTERPRETED: tl.constexpr,
-):  # fmt: skip
-    """For up to TOKENS tokens: acc and other (PARTS, rows, TOKENS), squares
-    (PARTS, TOKENS, BLOCK_K / PARTS).
-
-    Each warp multiplies one of PARTS parts of a block of K. If all warps shared
-    a product of so few rows, each would read all weights from shared memory.
-    """
-    part: tl.constexpr = BLOCK_K // PARTS
-    first = tl.arange(0, PARTS)[:, None, None] * part
-    col = k + first + tl.arange(0, part)[None, None, :]
-    token = tl.arange(0, TOKENS)[None, :, None]
-    inside = col < K
-    y = tl.load(
-        x + token * K + col, (token < M) & inside, 0.0, cache_modifier=CACHE
+def operand(w, INTERPRETED: tl.constexpr):
+    """A block of weights as tensor cores take it: (PARTS, columns, slices of
+    rows)."""
+    together: tl.constexpr = 4 if w.dtype == tl.int32 else 2
+    if w.dtype == tl.int32:
+        w = unpacked(w, INTERPRETED)
+    PARTS: tl.constexpr = w.shape[2]
+    columns: tl.constexpr = w.shape[3] * 4 * w.shape[5]
+    rows: tl.constexpr = 8 * w.shape[4]
+    w = tl.reshape(
+        w,
+        (4, 8, PARTS, w.shape[3], w.shape[4], w.shape[5] // together, together),
     )
+    return tl.reshape(
+        tl.permute(w, 2, 3, 5, 0, 6, 4, 1), (PARTS, columns, rows)
+    )
+
+
+@triton.jit
+def unpacked(w, INTERPRETED: tl.constexpr):
+    """Words of four int8 -> float16, as RAISED more. A GPU converts few
+    integers a cycle. So put each byte, made unsigned by its highest bit, into
+    the number 1024, where it counts from 1."""
+    if INTERPRETED:
+        first = (w << 24 >> 24).to(tl.float32)
+        second = (w << 16 >> 24).to(tl.float32)
+        third = (w << 8 >> 24).to(tl.float32)
+        fourth = (w >> 24).to(tl.float32)
+    else:
+        first, second, third, fourth = tl.inline_asm_elementwise(
+            """{
+            .reg .b32 bytes, low, high;
+            xor.b32 bytes, $4, 0x80808080;
+            prmt.b32 low, bytes, 0x64646464, 0x4140;
+            prmt.b32 high, bytes, 0x64646464, 0x4342;
+            mov.b32 {$0, $1}, low;
+            mov.b32 {$2, $3}, high;
+            }""",
+            "=h,=h,=h,=h,r", [w], dtype=(tl.float16,) * 4, is_pure=True, pack=1,
+        )  # fmt: skip
+    four = tl.join(tl.join(first, third), tl.join(second, fourth))
+    each: tl.constexpr = 4 * w.shape[5]
+    return tl.reshape(four, (4, 8, w.shape[2], w.shape[3], w.shape[4], each))
+
+
+@triton.jit
+def tokens_at(
+    x, gain, M, k,
+    K: tl.constexpr, TOKENS: tl.constexpr, SLICES: tl.constexpr,
+    STEPS: tl.constexpr, PARTS: tl.constexpr, EACH: tl.constexpr,
+    NORM: tl.constexpr, CACHE: tl.constexpr,
+):  # fmt: skip
+    """The columns of all tokens that a block of weights with EACH weights in 16
+    bytes multiplies, and the gain of a norm at these columns."""
+    loads: tl.constexpr = EACH // 8
+    load = tl.arange(0, TOKENS * SLICES // 8 * loads)
+    load = load[None, None, None, None, :, None]
+    col = columns_of(SLICES, STEPS, PARTS, EACH) + load % loads * 8 + k
+    col += tl.arange(0, 8)[None, None, None, None, None, :]
+    token = tl.arange(0, 8)[None, :, None, None, None, None]
+    token = (token + load // loads * 8) // SLICES
+    # behind the last token this token again, since a row of results is its own
+    token = tl.minimum(token, M - 1)
+    at, its_gain = x + token * K + col, gain + col + token * 0
+    g = 0.0
+    if K % (STEPS * PARTS * SLICES * 4 * EACH) == 0:
+        y = tl.load(at, cache_modifier=CACHE)
+        if NORM:
+            g = tl.load(its_gain)
+    else:
+        y = tl.load(at, col < K, 0.0, cache_modifier=CACHE)
+        if NORM:
+            g = tl.load(its_gain, (col < K) & (token >= 0), 0.0)
+    return y, g
+
+
+@triton.jit
+def operands_of(
+    y, gain, SLICED: tl.constexpr, EACH: tl.constexpr, NORM: tl.constexpr,
+    INTERPRETED: tl.constexpr,
+):  # fmt: skip
+    """What multiplies a block of weights, in the order of the weights' columns,
+    the same in another order, and the tokens themselves in this other order,
+    (PARTS, slices of tokens, columns) each."""
+    raw = ordered(y, SLICED, 2)
     if NORM:
-        y = y.to(tl.float32)
-        squares += y * y
-        y *= tl.load(gain + col, inside, 0.0).to(tl.float32)
-        y = y.to(x.dtype.element_ty)
+        y = product(y, gain, INTERPRETED)
     if INTERPRETED:  # there bf16 products are wrong
-        y = y.to(tl.float32)
-    acc = tl.dot(w.to(y.dtype), tl.trans(y), acc)
-    if PAIRED:
-        other = tl.dot(w_below.to(y.dtype), tl.trans(y), other)
-    return acc, other, squares
+        y, raw = y.to(tl.float32), raw.to(tl.float32)
+    elif EACH == 16:
+        smaller = tl.full(y.shape, SMALLER, y.dtype)
+        y = product(y, smaller, INTERPRETED).to(tl.float16)
+    return ordered(y, SLICED, EACH // 4), ordered(y, SLICED, 2), raw
 
 
-# --8<-- [end:few_tokens]
+@triton.jit
+def ordered(y, SLICED: tl.constexpr, TOGETHER: tl.constexpr):
+    """(4, 8, PARTS, STEPS, loads, 8) -> (PARTS, slices of tokens, columns)."""
+    PARTS: tl.constexpr = y.shape[2]
+    many: tl.constexpr = SLICED // 8
+    loads: tl.constexpr = y.shape[4] // many
+    columns: tl.constexpr = y.shape[3] * loads * 32
+    y = tl.reshape(
+        y, (4, 8, PARTS, y.shape[3], many, loads, 8 // TOGETHER, TOGETHER)
+    )
+    return tl.reshape(
+        tl.permute(y, 2, 4, 1, 3, 5, 6, 0, 7), (PARTS, SLICED, columns)
+    )
+
+
+@triton.jit
+def product(x, y, INTERPRETED: tl.constexpr):
+    """x * y, rounded as a model rounds; of bf16 two at a time."""
+    if x.dtype == tl.bfloat16 and y.dtype == tl.bfloat16 and not INTERPRETED:
+        return tl.inline_asm_elementwise(
+            """{
+            .reg .b32 zero;
+            mov.b32 zero, 0x80008000;
+            fma.rn.bf16x2 $0, $1, $2, zero;
+            }""",
+            "=r,r,r", [x, y], dtype=tl.bfloat16, is_pure=True, pack=2,
+        )  # fmt: skip
+    else:
+        return (x.to(tl.float32) * y.to(tl.float32)).to(x.dtype)
+
+
+# --8<-- [end:operands]

@@ -8,8 +8,7 @@ import torch
 
 MOST_TOKENS = 16
 OLDEST = (8, 0)
-"""The first compute capability with copies to shared memory that a program
-does not wait for, and with bf16 on tensor cores."""
+"""The first compute capability with bf16 on tensor cores."""
 
 
 @dataclass(frozen=True)
@@ -17,22 +16,18 @@ class Tile:
     """How a kernel cuts a weight, and runs."""
 
     rows: int
-    """Rows of the weight that a program multiplies; in pairs, pairs."""
-    block_k: int
-    """Elements of each row at a time."""
-    stages: int = 3
-    """One more than the blocks for which a program has room."""
+    """Of the weight that a program multiplies; in pairs, pairs of rows."""
+    steps: int = 1
+    """How often a warp loads 64 bytes of each slice of a row at a time."""
     warps: int = 4
-    held: int = 8
-    """The first blocks of each row, at most so many, are loaded into registers
-    at once, before the wait for the kernel before. Further blocks are copied to
-    shared memory."""
+    """Each multiplies other columns of the same rows."""
+    held: int = 4
+    """Blocks of each row, at most so many, whose weights are in registers or on
+    their way: at first before the wait for the kernel before."""
 
-    @property
-    def parts(self) -> int:
-        """Parts of a block of several tokens: one for each warp, of 32
-        elements or more, as tensor cores take them."""
-        return min(self.warps, self.block_k // 32)
+    def row_bytes(self, batch: int) -> int:
+        """Bytes of each row in a block."""
+        return 64 * slices_for(batch) * self.steps * self.warps
 
 
 @dataclass(frozen=True)
@@ -53,102 +48,77 @@ class Tiles:
 LONG = 4096
 """Rows of a model of this width or more are cut into longer blocks."""
 ONE_TOKEN = Tiles(
-    qkv=Tile(4, 1024, held=2),
-    out=Tile(8, 1024, held=2),
-    gate_up=Tile(2, 1024, held=2),
-    down=Tile(8, 2048, warps=8, held=2),
-    head=Tile(8, 1024, held=2),
+    qkv=Tile(4, 2, 4, 1),
+    out=Tile(2, 1, 1, 8),
+    gate_up=Tile(2, 1, 1, 4),
+    down=Tile(8, 1, 8, 2),
+    head=Tile(8, 1, 4, 2),
 )
 ONE_TOKEN_LONG = Tiles(
-    qkv=Tile(2, 1024, held=4),
-    out=Tile(8, 1024, held=4),
-    gate_up=Tile(2, 2048, warps=8, held=2),
-    down=Tile(4, 2048, warps=8, held=3),
-    head=Tile(4, 1024, held=4),
+    qkv=Tile(2, 1, 2, 4),
+    out=Tile(8, 1, 4, 4),
+    gate_up=Tile(4, 1, 2, 2),
+    down=Tile(4, 1, 8, 4),
+    head=Tile(8, 1, 4, 2),
 )
 INT8_ONE_TOKEN = Tiles(
-    qkv=Tile(4, 2048, held=1),
-    out=Tile(8, 2048, warps=8, held=1),
-    gate_up=Tile(4, 1024, held=2),
-    down=Tile(4, 2048, held=3),
-    head=Tile(8, 2048, held=1),
+    qkv=Tile(8, 1, 4, 1),
+    out=Tile(16, 1, 4, 1),
+    gate_up=Tile(2, 1, 4, 1),
+    down=Tile(4, 1, 4, 3),
+    head=Tile(8, 1, 4, 2),
 )
 INT8_ONE_TOKEN_LONG = Tiles(
-    qkv=Tile(4, 2048, held=2),
-    out=Tile(16, 2048, warps=8, held=2),
-    gate_up=Tile(4, 1024, held=2),
-    down=Tile(8, 1024, held=4),
-    head=Tile(4, 2048, held=2),
+    qkv=Tile(4, 1, 2, 2),
+    out=Tile(8, 1, 4, 4),
+    gate_up=Tile(4, 1, 2, 1),
+    down=Tile(16, 1, 4, 2),
+    head=Tile(8, 1, 2, 1),
 )
-"""The fastest of those tried on an H200 in a whole step with early launches.
-Alone, other tiles of some parts are faster."""
-PLAIN = Tiles(
-    qkv=Tile(8, 512, 4, held=0),
-    out=Tile(2, 1024, held=0),
-    gate_up=Tile(4, 1024, held=0),
-    down=Tile(2, 2048, 4, held=0),
-    head=Tile(8, 1024, held=2),
-)
-PLAIN_LONG = Tiles(
-    qkv=Tile(4, 1024, warps=8, held=0),
-    out=Tile(2, 2048, held=0),
-    gate_up=Tile(2, 2048, held=0),
-    down=Tile(4, 2048, 4, held=0),
-    head=Tile(4, 1024, held=4),
-)
-"""For bf16 and launches one after the other. While a program computes a block,
-its copies of the next blocks are on their way."""
 FEW_TOKENS = Tiles(
-    qkv=Tile(16, 512, held=4),
-    out=Tile(16, 1024, warps=8, held=2),
-    gate_up=Tile(32, 256, 4, held=2),
-    down=Tile(16, 512, held=4),
-    head=Tile(32, 256, 4, held=1),
+    qkv=Tile(4, 1, 8, 2),
+    out=Tile(8, 1, 8, 4),
+    gate_up=Tile(8, 2, 2, 2),
+    down=Tile(16, 1, 8, 4),
+    head=Tile(8, 2, 4, 2),
 )
-FEW_TOKENS_LITTLE_ROOM = Tiles(
-    qkv=Tile(16, 256, held=2),
-    out=Tile(16, 256, held=4),
-    gate_up=Tile(16, 256, held=2),
-    down=Tile(16, 256, held=4),
-    head=Tile(32, 256, held=1),
+FEW_TOKENS_LONG = Tiles(
+    qkv=Tile(8, 1, 4, 2),
+    out=Tile(8, 1, 4, 4),
+    gate_up=Tile(8, 2, 2, 2),
+    down=Tile(16, 2, 8, 2),
+    head=Tile(16, 1, 4, 4),
 )
-"""For GPUs where a program of the other tiles would find too little shared
-memory."""
-INT8_FEW_TOKENS = Tiles(
-    qkv=Tile(16, 512, 4, held=1),
-    out=Tile(16, 512, 4, held=2),
-    gate_up=Tile(16, 512, 4, held=1),
-    down=Tile(16, 512, 4, held=2),
-    head=Tile(32, 256, 4, held=1),
+SIXTEEN_TOKENS = Tiles(
+    qkv=Tile(16, 1, 4, 2),
+    out=Tile(32, 1, 4, 2),
+    gate_up=Tile(16, 1, 4, 2),
+    down=Tile(32, 1, 8, 1),
+    head=Tile(32, 1, 4, 2),
 )
-ROOM = 150 << 10
-"""Bytes of shared memory that are enough for a program of each of these tiles.
-Of all but `FEW_TOKENS`, 99 KiB are enough."""
 
 
-def tiles_for(
-    batch: int, int8: bool, width: int, room: int = ROOM, early: bool = True
-) -> Tiles:
-    """The default tiles for a model of this width, where a program can have
-    `room` bytes of shared memory, and for early launches or others."""
+def tiles_for(batch: int, width: int, int8: bool = False) -> Tiles:
+    """The default tiles for a model of this width: the fastest of those tried
+    on an H200 in a whole step with early launches."""
+    if batch > 8:
+        return SIXTEEN_TOKENS
     if batch > 1:
-        if int8:
-            return INT8_FEW_TOKENS
-        return FEW_TOKENS if room >= ROOM else FEW_TOKENS_LITTLE_ROOM
+        return FEW_TOKENS if width < LONG else FEW_TOKENS_LONG
     if int8:
         return INT8_ONE_TOKEN if width < LONG else INT8_ONE_TOKEN_LONG
-    if early:
-        return ONE_TOKEN if width < LONG else ONE_TOKEN_LONG
-    return PLAIN if width < LONG else PLAIN_LONG
+    return ONE_TOKEN if width < LONG else ONE_TOKEN_LONG
 
 
-def room_on(device: torch.device) -> int:
-    """Bytes of shared memory that a program can have: those of a
-    multiprocessor, of which each program takes 1 KiB in addition."""
-    if device.type != "cuda":
-        return ROOM
-    properties = torch.cuda.get_device_properties(device)
-    return properties.shared_memory_per_multiprocessor - (1 << 10)
+def tokens_for(batch: int) -> int:
+    """Tokens for which a program has room: 1, 8 or 16."""
+    return batch if batch == 1 else 8 if batch <= 8 else 16
+
+
+def slices_for(batch: int) -> int:
+    """Parts of each row and of each token, which take the place of 8 rows and
+    of 16 tokens; with one token, of 8."""
+    return min(8, 16 // tokens_for(batch))
 
 
 def require(config, batch: int, int8: bool = False) -> None:

@@ -10,11 +10,11 @@ import triton
 from torch import Tensor
 
 from snippets.decode_kernels.kernels import (
-    attend_kernel,
-    gate_up_kernel,
-    head_kernel,
-    qkv_kernel,
-    residual_kernel,
+    decode_attend_kernel,
+    decode_gate_up_kernel,
+    decode_head_kernel,
+    decode_qkv_kernel,
+    decode_residual_kernel,
 )
 from snippets.decode_kernels.quantized import (
     Int8Linear,
@@ -28,8 +28,9 @@ from snippets.decode_kernels.sizes import (
     power_of_two,
     require,
     require_device,
-    room_on,
+    slices_for,
     tiles_for,
+    tokens_for,
 )
 from snippets.decoder.compiling import join_projections
 from snippets.decoder.loops import after
@@ -66,10 +67,8 @@ class TokenStep:
         require_device(weight.device, interpreted())
         self.model, self.cache, self.batch = model, cache, batch
         self.early = early and launches_dependents(weight.device)
-        self.tiles = tiles or tiles_for(
-            batch, self.int8, config.dim, room_on(weight.device), self.early
-        )
-        self.tokens = 1 if batch == 1 else max(8, power_of_two(batch))
+        self.tiles = tiles or tiles_for(batch, config.dim, self.int8)
+        self.tokens = tokens_for(batch)
         splits = self.tiles.splits
         slots = MOST_PROGRAMS * multiprocessors(weight.device)
         like = {"device": weight.device, "dtype": weight.dtype}
@@ -116,10 +115,10 @@ class TokenStep:
         """Constants of a kernel that multiplies, and how it is launched."""
         return {
             "TOKENS": self.tokens,
-            "BLOCK_N": tile.rows,
-            "BLOCK_K": tile.block_k,
-            "STAGES": tile.stages,
-            "PARTS": tile.parts,
+            "ROWS": tile.rows,
+            "SLICES": slices_for(self.batch),
+            "STEPS": tile.steps,
+            "PARTS": tile.warps,
             "HELD": tile.held,
             "INTERPRETED": interpreted(),
             "DEPENDENT": self.early,
@@ -148,7 +147,7 @@ class TokenStep:
             options["launch_pdl"] = False
         pairs = (config.heads + 2 * config.kv_heads) * config.head_dim // 2
         self.run(
-            qkv_kernel, triton.cdiv(pairs, tile.rows), self.x,
+            decode_qkv_kernel, triton.cdiv(pairs, tile.rows), self.x,
             layer.input_layernorm.weight, *stored(attention.qkv_proj), rotary,
             self.position, self.q, kept.keys, kept.values, self.batch,
             config.heads, config.kv_heads, kept.keys.shape[2], rotary.shape[1],
@@ -159,8 +158,8 @@ class TokenStep:
     def launch_attend(self, layer, kept) -> None:
         config, tiles = self.model.config, self.tiles
         self.run(
-            attend_kernel, self.batch * config.kv_heads * tiles.splits, self.q,
-            kept.keys, kept.values, self.position, self.sums, self.tops,
+            decode_attend_kernel, self.batch * config.kv_heads * tiles.splits,
+            self.q, kept.keys, kept.values, self.position, self.sums, self.tops,
             self.arrived[2:], self.attended, config.heads, config.kv_heads,
             kept.keys.shape[2], self.scale, HEAD_DIM=config.head_dim,
             GROUP=self.group, BLOCK_KEYS=tiles.block_keys, SPLITS=tiles.splits,
@@ -175,8 +174,8 @@ class TokenStep:
     def launch_gate_up(self, layer, kept) -> None:
         config, tile = self.model.config, self.tiles.gate_up
         self.run(
-            gate_up_kernel, triton.cdiv(config.hidden, tile.rows), self.x,
-            layer.post_attention_layernorm.weight,
+            decode_gate_up_kernel, triton.cdiv(config.hidden, tile.rows),
+            self.x, layer.post_attention_layernorm.weight,
             *stored(layer.mlp.gate_up_proj), self.hidden, self.batch,
             config.hidden, config.eps, K=config.dim, **self.options(tile),
         )  # fmt: skip
@@ -189,8 +188,8 @@ class TokenStep:
         weight, scale = stored(linear)
         rows, columns = weight.shape
         self.run(
-            residual_kernel, triton.cdiv(rows, tile.rows), y, weight, scale,
-            self.x, self.batch, rows, K=columns, **self.options(tile),
+            decode_residual_kernel, triton.cdiv(rows, tile.rows), y, weight,
+            scale, self.x, self.batch, rows, K=columns, **self.options(tile),
         )  # fmt: skip
 
     def launch_head(self) -> None:
@@ -201,7 +200,7 @@ class TokenStep:
             triton.cdiv(config.vocab, tile.rows),
         )
         self.run(
-            head_kernel, programs, self.x, model.norm.weight,
+            decode_head_kernel, programs, self.x, model.norm.weight,
             *stored(model.lm_head), self.best, self.best_row,
             self.arrived[1:], self.batch, config.vocab, config.eps,
             self.token, self.logit, self.position, model.embed_tokens.weight,

@@ -13,7 +13,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from .products import hold, multiply
+from .products import grouped, hold, multiply, units
 
 
 @triton.jit
@@ -39,11 +39,11 @@ def turn_of(
 
 @triton.jit
 def qkv_tile(
-    pair, now, cos, sin, x, gain, weight, scale, held, held_below, q, keys,
+    first, now, cos, sin, x, gain, weight, scale, held, held_below, q, keys,
     values, M, heads, kv_heads, length, eps,
     K: tl.constexpr, HEAD_DIM: tl.constexpr, TOKENS: tl.constexpr,
-    BLOCK_K: tl.constexpr, STAGES: tl.constexpr, PARTS: tl.constexpr,
-    CACHE: tl.constexpr, INTERPRETED: tl.constexpr,
+    ROWS: tl.constexpr, SLICES: tl.constexpr, STEPS: tl.constexpr,
+    PARTS: tl.constexpr, CACHE: tl.constexpr, INTERPRETED: tl.constexpr,
 ):  # fmt: skip
     """Norm, product with the joined weight of queries, keys and values,
     rotation, and the write into the cache at position `now`, of pairs of rows.
@@ -52,53 +52,55 @@ def qkv_tile(
     the same element of the second half.
     """
     half: tl.constexpr = HEAD_DIM // 2
-    rows = (heads + 2 * kv_heads) * HEAD_DIM
+    row = pair_row(
+        grouped(first, (heads + 2 * kv_heads) * half, ROWS, SLICES), HEAD_DIM
+    )
     low, high = multiply(
-        x, gain, weight, scale, pair_row(pair, HEAD_DIM), rows, half, held,
-        held_below, M, eps, K, TOKENS, BLOCK_K, STAGES, PARTS, True, True,
-        CACHE, INTERPRETED,
+        x, gain, weight, scale, row, half, held, held_below, M, eps, K, TOKENS,
+        SLICES, STEPS, PARTS, True, True, CACHE, INTERPRETED,
     )  # fmt: skip
-    cos, sin = cos[:, None], sin[:, None]
-    first, last = low * cos - high * sin, high * cos + low * sin
-    token = tl.arange(0, TOKENS)[None, :]
-    head, element = (pair // half)[:, None], (pair % half)[:, None]
+    cos, sin = cos[None, :], sin[None, :]
+    below, above = low * cos - high * sin, high * cos + low * sin
+    token = tl.arange(0, TOKENS)[:, None]
+    pair = units(first, ROWS)[None, :]
+    head, element = pair // half, pair % half
     kept = token < M
     is_q = kept & (head < heads)
     to = q + (token * heads + head) * HEAD_DIM + element
-    tl.store(to, first.to(q.dtype.element_ty), is_q)
-    tl.store(to + half, last.to(q.dtype.element_ty), is_q)
+    tl.store(to, below.to(q.dtype.element_ty), is_q)
+    tl.store(to + half, above.to(q.dtype.element_ty), is_q)
     of = head - heads  # among the heads of keys, then of values
     kept = kept & (now < length)
     is_k = kept & (of >= 0) & (of < kv_heads)
     place = (token * kv_heads + of).to(tl.int64) * length + now
     to = keys + place * HEAD_DIM + element
-    tl.store(to, first.to(keys.dtype.element_ty), is_k)
-    tl.store(to + half, last.to(keys.dtype.element_ty), is_k)
+    tl.store(to, below.to(keys.dtype.element_ty), is_k)
+    tl.store(to + half, above.to(keys.dtype.element_ty), is_k)
     of -= kv_heads
     is_v = kept & (of >= 0) & (of < kv_heads)
     place = (token * kv_heads + of).to(tl.int64) * length + now
     to = values + place * HEAD_DIM + element
-    tl.store(to, first.to(values.dtype.element_ty), is_v)
-    tl.store(to + half, last.to(values.dtype.element_ty), is_v)
+    tl.store(to, below.to(values.dtype.element_ty), is_v)
+    tl.store(to + half, above.to(values.dtype.element_ty), is_v)
 
 
 # --8<-- [start:residual]
 @triton.jit
 def residual_tile(
-    row, y, weight, scale, held, x, M, N,
-    K: tl.constexpr, TOKENS: tl.constexpr, BLOCK_K: tl.constexpr,
-    STAGES: tl.constexpr, PARTS: tl.constexpr, CACHE: tl.constexpr,
-    INTERPRETED: tl.constexpr, out=None,
+    first, y, weight, scale, held, x, M, N,
+    K: tl.constexpr, TOKENS: tl.constexpr, ROWS: tl.constexpr,
+    SLICES: tl.constexpr, STEPS: tl.constexpr, PARTS: tl.constexpr,
+    CACHE: tl.constexpr, INTERPRETED: tl.constexpr, out=None,
 ):  # fmt: skip
-    """x (M, N) += y (M, K) @ weight.T, of the columns `row` of x; the sum goes
-    to `out` (M, N) if there is one."""
-    token = tl.arange(0, TOKENS)[None, :]
-    there = (row < N)[:, None] & (token < M)
-    at = token * N + row[:, None]
+    """x (M, N) += y (M, K) @ weight.T, of the columns of x from `first` on; the
+    sum goes to `out` (M, N) if there is one."""
+    token, row = tl.arange(0, TOKENS)[:, None], units(first, ROWS)[None, :]
+    there = (row < N) & (token < M)
+    at = token * N + row
     before = tl.load(x + at, there, 0.0, cache_modifier=".cg")
     acc, _ = multiply(
-        y, y, weight, scale, row, N, 0, held, held, M, 0.0, K, TOKENS, BLOCK_K,
-        STAGES, PARTS, False, False, CACHE, INTERPRETED,
+        y, y, weight, scale, grouped(first, N, ROWS, SLICES), 0, held, held, M,
+        0.0, K, TOKENS, SLICES, STEPS, PARTS, False, False, CACHE, INTERPRETED,
     )  # fmt: skip
     acc += before.to(tl.float32)
     to = x if out is None else out
@@ -108,22 +110,21 @@ def residual_tile(
 # --8<-- [end:residual]
 @triton.jit
 def gate_up_tile(
-    row, x, gain, weight, scale, held, held_below, out, M, N, eps,
-    K: tl.constexpr, TOKENS: tl.constexpr, BLOCK_K: tl.constexpr,
-    STAGES: tl.constexpr, PARTS: tl.constexpr, CACHE: tl.constexpr,
-    INTERPRETED: tl.constexpr, up_weight=None,
+    first, x, gain, weight, scale, held, held_below, out, M, N, eps,
+    K: tl.constexpr, TOKENS: tl.constexpr, ROWS: tl.constexpr,
+    SLICES: tl.constexpr, STEPS: tl.constexpr, PARTS: tl.constexpr,
+    CACHE: tl.constexpr, INTERPRETED: tl.constexpr, up_weight=None,
 ):  # fmt: skip
     """out (M, N) = silu(norm(x) @ gate.T) * (norm(x) @ up.T), where weight
     (2 N, K) holds the rows of gate, then the rows of up, or is the weight of
     gate (N, K), and `up_weight` (N, K) the other."""
     gate, up = multiply(
-        x, gain, weight, scale, row, N, N if up_weight is None else 0, held,
-        held_below, M, eps, K, TOKENS, BLOCK_K, STAGES, PARTS, True, True,
-        CACHE, INTERPRETED, up_weight,
+        x, gain, weight, scale, grouped(first, N, ROWS, SLICES),
+        N if up_weight is None else 0, held, held_below, M, eps, K, TOKENS,
+        SLICES, STEPS, PARTS, True, True, CACHE, INTERPRETED, up_weight,
     )  # fmt: skip
     value = gate * tl.sigmoid(gate) * up
-    token = tl.arange(0, TOKENS)[None, :]
-    row = row[:, None]
+    token, row = tl.arange(0, TOKENS)[:, None], units(first, ROWS)[None, :]
     there = (row < N) & (token < M)
     tl.store(out + token * N + row, value.to(out.dtype.element_ty), there)
 
@@ -133,14 +134,14 @@ def head_part(
     x, gain, weight, scale, held, best, best_row, arrived, M, N, eps, token_out,
     logit_out, position, embedding,
     K: tl.constexpr, TOKENS: tl.constexpr, ROWS: tl.constexpr,
-    BLOCK_K: tl.constexpr, STAGES: tl.constexpr, PARTS: tl.constexpr,
+    SLICES: tl.constexpr, STEPS: tl.constexpr, PARTS: tl.constexpr,
     HELD: tl.constexpr, CACHE: tl.constexpr, INTERPRETED: tl.constexpr,
 ):  # fmt: skip
     """The last norm, and the largest logit. A program computes every so many
     tiles of ROWS words, holds the weights of its first tile already, and starts
-    loading the next ones before it multiplies. The last program to arrive takes
-    the largest logit of all, of equal ones the first word, and prepares the
-    next step: x becomes the embedding of the chosen token.
+    loading the next ones before it multiplies. The last program to arrive
+    takes the largest logit of all, of equal ones the first word, and prepares
+    the next step: x becomes the embedding of the chosen token.
 
     best and best_row: (programs, TOKENS).
     """
@@ -148,21 +149,26 @@ def head_part(
     token = tl.arange(0, TOKENS)
     largest = tl.full((TOKENS,), float("-inf"), tl.float32)
     word = tl.full((TOKENS,), 0, tl.int32) + N
-    for tile in range(me, tl.cdiv(N, ROWS), programs):
-        row = tile * ROWS + tl.arange(0, ROWS)
+    # one stage: otherwise copies of later tokens would fill shared memory
+    for tile in tl.range(me, tl.cdiv(N, ROWS), programs, num_stages=1):
+        row = tile * ROWS + tl.arange(0, ROWS)[None, :]
         following, _ = hold(
-            weight, row + programs * ROWS, N, None, K, TOKENS, BLOCK_K, PARTS,
-            HELD,
+            weight, grouped((tile + programs) * ROWS, N, ROWS, SLICES), None,
+            K, SLICES, STEPS, PARTS, HELD,
         )  # fmt: skip
+        # 0 in each round, which the compiler does not know: otherwise it would
+        # keep all of x in registers meanwhile
+        zero = tl.where(tile == N, 16, 0)
         logit, _ = multiply(
-            x, gain, weight, scale, row, N, 0, held, held, M, eps, K, TOKENS,
-            BLOCK_K, STAGES, PARTS, True, False, CACHE, INTERPRETED,
+            x + zero, gain + zero, weight, scale,
+            grouped(tile * ROWS, N, ROWS, SLICES), 0, held, held, M, eps, K,
+            TOKENS, SLICES, STEPS, PARTS, True, False, CACHE, INTERPRETED,
         )  # fmt: skip
         # compared as a model compares: rounded
         logit = logit.to(x.dtype.element_ty).to(tl.float32)
-        logit = tl.where((row < N)[:, None], logit, float("-inf"))
-        top = tl.max(logit, 0)
-        first = tl.min(tl.where(logit == top[None, :], row[:, None], N), 0)
+        logit = tl.where(row < N, logit, float("-inf"))
+        top = tl.max(logit, 1)
+        first = tl.min(tl.where(logit == top[:, None], row, N), 1)
         word = tl.where(top > largest, first, word)
         largest = tl.maximum(largest, top)
         held = following

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import pytest
@@ -10,7 +9,7 @@ from triton.runtime.jit import JITFunction
 
 from snippets.decode_kernels import kernels, persistent
 from snippets.decode_kernels.one_kernel import PER_MULTIPROCESSOR, REGISTERS as STEP_REGISTERS, tiles_of_step
-from snippets.decode_kernels.sizes import FEW_TOKENS, LONG, MOST_TOKENS, ROOM as FEW_ROOM, Tile, tiles_for
+from snippets.decode_kernels.sizes import LONG, Tile, slices_for, tiles_for, tokens_for
 from snippets.fused_mlp.experiments.compiling import Code, build, read
 from tests.processes.fused_compiling import REGISTERS, check_resources, with_tools
 
@@ -42,20 +41,29 @@ TYPES = {
 }
 ATTENTION = {"HEAD_DIM": 64, "GROUP": 8, "BLOCK_KEYS": 64, "SPLITS": 16}
 PARTS = {
-    "qkv": kernels.qkv_kernel,
-    "out": kernels.residual_kernel,
-    "down": kernels.residual_kernel,
-    "gate_up": kernels.gate_up_kernel,
-    "head": kernels.head_kernel,
+    "qkv": kernels.decode_qkv_kernel,
+    "out": kernels.decode_residual_kernel,
+    "down": kernels.decode_residual_kernel,
+    "gate_up": kernels.decode_gate_up_kernel,
+    "head": kernels.decode_head_kernel,
 }
 PAIRED = ("qkv", "gate_up")
 CAPABILITIES = pytest.mark.parametrize("capability", [80, 90])
 KINDS = pytest.mark.parametrize(
-    ("tokens", "int8", "capability"),
-    [(1, False, 80), (1, False, 90), (8, False, 80), (8, False, 90), (1, True, 90), (8, True, 90)],
+    ("batch", "int8", "capability"),
+    [
+        (1, False, 80),
+        (1, False, 90),
+        (8, False, 90),
+        (16, False, 90),
+        (1, True, 80),
+        (1, True, 90),
+        (8, True, 90),
+        (16, True, 80),
+    ],
 )
-ROOM = {80: 163 << 10, 86: 99 << 10, 89: 99 << 10, 90: 227 << 10, 100: 227 << 10, 120: 99 << 10}
-"""Bytes of shared memory that a program can have, by compute capability."""
+ROOM = 99 << 10
+"""Bytes of shared memory that a program can have on the GPUs with the least."""
 SIZES = {2048: 5632, LONG: 14_336}
 """Width of a model -> the width of its MLP, for each of the default tiles for one token."""
 SHARED_BYTES = 227 << 10
@@ -74,8 +82,8 @@ def code_of(
     **options: object,
 ) -> Code:
     types = {name: TYPES[name] for name in kernel.arg_names if name in TYPES}
-    for name in {"head_scale"} if kernel is persistent.step_kernel else {"scale"} & {*kernel.arg_names}:
-        if kernel is not kernels.attend_kernel:
+    for name in {"head_scale"} if kernel is persistent.decode_step_kernel else {"scale"} & {*kernel.arg_names}:
+        if kernel is not kernels.decode_attend_kernel:
             types.pop(name, None)
             (types if int8 else constants)[name] = "*fp32" if int8 else None
     if int8:
@@ -85,45 +93,36 @@ def code_of(
     return read(build(kernel, types, {**constants, "INTERPRETED": False}, capability, warps, 3, **options))
 
 
-def constants_of(tile: Tile, tokens: int, columns: int) -> dict[str, object]:
-    return {
-        "K": columns, "TOKENS": tokens, "BLOCK_K": tile.block_k, "STAGES": tile.stages, "PARTS": tile.parts,
-        "HELD": tile.held,
-    }  # fmt: skip
+def constants_of(tile: Tile, batch: int, columns: int) -> dict[str, object]:
+    cut = {"SLICES": slices_for(batch), "STEPS": tile.steps, "PARTS": tile.warps, "HELD": tile.held}
+    return {"K": columns, "TOKENS": tokens_for(batch), "ROWS": tile.rows, **cut}
 
 
-def blocks_held(tile: Tile, columns: int) -> int:
-    return min(tile.held, -(-columns // tile.block_k))
+def loads_of(tile: Tile, batch: int, columns: int, paired: bool, int8: bool, blocks: int = 1000) -> int:
+    """Loads of 16 bytes of a thread for so many blocks of a row, or for all of it."""
+    slices = slices_for(batch)
+    steps = -(-columns * (1 if int8 else 2) // (64 * slices * tile.warps * tile.steps)) * tile.steps
+    return min(steps, blocks * tile.steps) * tile.rows * slices // 8 * (2 if paired else 1)
 
 
-def block_bytes(tile: Tile, paired: bool, int8: bool) -> int:
-    return tile.rows * tile.block_k * (1 if int8 else 2) * (2 if paired else 1)
-
-
-def check_held(code: Code, tile: Tile, columns: int, paired: bool, int8: bool) -> None:
-    """A program asks for all weights that it holds, each thread for 16 bytes at a time. Only then does it wait for the
-    kernel before, and only then for the first weight."""
-    wanted = blocks_held(tile, columns) * block_bytes(tile, paired, int8) // (16 * code.threads)
-    first = [line.split()[0] for line in code.lines[: 1 + code.lines.index("ACQBULK")]]
-    assert [name for name in first if name.startswith("LDG.E.EF")] == ["LDG.E.EF.128"] * wanted
-    assert not [name for name in first if name.startswith(("BAR", "FFMA"))]
-    assert code.count("PREEXIT") == 1
-    assert first.index("PREEXIT") < first.index("ACQBULK")
-
-
-def check_loops(code: Code, tokens: int, tile: Tile) -> None:
-    """Blocks that are not held are copied, 16 bytes at a time, by copies that overtake the products. Copies of the
-    token and of the gain of a norm, which threads share, are smaller where a block has fewer than 8 columns for each
-    thread. Integers are not converted one by one, at the rate of the few units for that. With several tokens, no warp
-    loads the weights of another warp from shared memory."""
-    assert code.count("LDGSTS")
-    narrow = code.names("LDGSTS") - {"LDGSTS.E.BYPASS.128"}
-    copies = sum(code.count(f"{re.escape(name)} ") for name in narrow)
-    shared = 1 if tokens > 1 else 2 if tile.block_k < 8 * code.threads else 0
-    assert copies <= 2 * shared * tile.stages
-    assert code.count("I2F") == 0
-    for loop in code.loops("HMMA"):
-        assert loop.count("HMMA") <= 32, "each warp multiplies all rows by all columns"
+def check_loads(
+    code: Code, tile: Tile, batch: int, columns: int, paired: bool, int8: bool, early: bool, again: bool
+) -> None:
+    """Each thread loads 16 bytes of weights at a time, straight into the registers of the tensor cores' operands. All
+    weights that a program holds are on their way before it waits for the kernel before. With `again`, it holds those of
+    another tile, too."""
+    held, whole = (loads_of(tile, batch, columns, paired, int8, blocks) for blocks in (tile.held, 1000))
+    loads = [line for line in code.lines if line.startswith("LDG.E.EF")]
+    assert {line.split()[0] for line in loads} == {"LDG.E.EF.128"}
+    assert len(loads) == whole + (held if again else 0)
+    assert [code.count(name) for name in ("LDGSTS", "I2F")] == [0, 0]
+    assert code.count("LDSM") <= (8 if batch > 8 else 2), "of results only"
+    if early:
+        first = [line.split()[0] for line in code.lines[: 1 + code.lines.index("ACQBULK")]]
+        assert len([name for name in first if name == "LDG.E.EF.128"]) == held
+        assert not [name for name in first if name.startswith(("BAR", "HMMA"))]
+        assert code.count("PREEXIT") == 1
+        assert first.index("PREEXIT") < first.index("ACQBULK")
 
 
 def programs_at_once(code: Code) -> int:
@@ -132,64 +131,51 @@ def programs_at_once(code: Code) -> int:
 
 
 @KINDS
-def test_products_load_whole_lines_and_spill_nothing(tokens: int, int8: bool, capability: int) -> None:
+def test_products_load_whole_lines_and_spill_nothing(batch: int, int8: bool, capability: int) -> None:
     """On Hopper the first weights are on their way while another kernel runs. Enough bytes are."""
     for width, hidden in SIZES.items():
-        tiles = tiles_for(tokens, int8, width, ROOM[capability], early=capability >= 90)
+        tiles = tiles_for(batch, width, int8)
         for part, kernel in PARTS.items():
             tile, columns = getattr(tiles, part), hidden if part == "down" else width
-            constants = constants_of(tile, tokens, columns) | {"BLOCK_N": tile.rows, "DEPENDENT": capability >= 90}
+            constants = constants_of(tile, batch, columns) | {"DEPENDENT": capability >= 90}
             more = {"HEAD_DIM": 64} if part == "qkv" else {}
             code = code_of(kernel, constants | more, capability, int8, tile.warps)
             check_resources(code)
-            paired, whole = part in PAIRED, blocks_held(tile, columns) * tile.block_k >= columns
-            if capability >= 90 and not (int8 and tokens > 1):
-                check_held(code, tile, columns, paired, int8)
-            if blocks_held(tile, columns) * tile.block_k < columns - tile.block_k:  # or it is no loop
-                check_loops(code, tokens, tile)
-            assert code.multiplies_with() == ("HMMA" if tokens > 1 else "")
-            assert code.shared_bytes <= min(ROOM[capability], FEW_ROOM if tokens > 1 and not int8 else 99 << 10)
-            blocks = max(blocks_held(tile, columns), 0 if whole else tile.stages - 1)
-            blocks *= 2 if part == "head" and whole else 1  # it holds the next tile, too
-            assert programs_at_once(code) * blocks * block_bytes(tile, paired, int8) >= 2 * NEEDED
-
-
-@pytest.mark.parametrize("capability", [80, 86])
-@pytest.mark.parametrize("int8", [False, True])
-def test_the_most_tokens_find_room(int8: bool, capability: int) -> None:
-    tiles = tiles_for(MOST_TOKENS, int8, LONG, ROOM[capability])
-    constants = constants_of(tiles.gate_up, MOST_TOKENS, LONG) | {"BLOCK_N": tiles.gate_up.rows, "DEPENDENT": False}
-    code = code_of(kernels.gate_up_kernel, constants, capability, int8)
-    check_resources(code)
-    assert code.shared_bytes <= (FEW_ROOM if tiles is FEW_TOKENS else 99 << 10)
-    assert (tiles is FEW_TOKENS) == (capability == 80 and not int8)
+            paired = part in PAIRED
+            check_loads(code, tile, batch, columns, paired, int8, capability >= 90, part == "head")
+            assert code.multiplies_with() == "HMMA"
+            assert code.shared_bytes <= ROOM
+            if capability >= 90:
+                held = loads_of(tile, batch, columns, paired, int8, tile.held) * 16 * code.threads
+                needed = NEEDED
+                assert programs_at_once(code) * held * (2 if part == "head" else 1) >= needed
 
 
 @CAPABILITIES
 def test_attention_multiplies_on_tensor_cores(capability: int) -> None:
-    code = code_of(kernels.attend_kernel, ATTENTION | {"DEPENDENT": capability >= 90}, capability)
+    code = code_of(kernels.decode_attend_kernel, ATTENTION | {"DEPENDENT": capability >= 90}, capability)
     check_resources(code)
     assert code.multiplies_with() == "HMMA"
 
 
 @pytest.mark.parametrize(("int8", "capability"), [(False, 80), (False, 90), (True, 90)])
 def test_a_whole_step_fits_a_multiprocessor(int8: bool, capability: int) -> None:
-    """One kernel holds the registers of its largest part: a thread has 210 to 255, and two programs fit. While they
-    wait at a barrier, enough bytes are on their way.
+    """One kernel holds the registers of its largest part: a thread has 210 to 255, and one program of eight warps fits.
+    While it waits at a barrier, enough bytes are on their way.
 
     The compiler keeps up to 4 numbers in memory, in int8 up to 16.
     """
-    tiles, (width, hidden) = tiles_of_step(1, int8), list(SIZES.items())[-1]
+    tiles, (width, hidden) = tiles_of_step(1), list(SIZES.items())[-1]
     tile = tiles.gate_up
+    cut = constants_of(tile, 1, width)
+    del cut["ROWS"]
     constants = {
-        **ATTENTION, **constants_of(tile, 1, width), "H": hidden, "HELD_DOWN": tiles.down.held, "HEAD_DIM": 128,
-        "GROUP": 4, "BLOCK_KEYS": tiles.block_keys,
-        "QKV_N": tiles.qkv.rows, "OUT_N": tiles.out.rows, "UP_N": tiles.gate_up.rows, "DOWN_N": tiles.down.rows,
-        "HEAD_N": tiles.head.rows,
+        **ATTENTION, **cut, "H": hidden, "HELD_DOWN": tiles.down.held, "HEAD_DIM": 128,
+        "GROUP": 4, "BLOCK_KEYS": tiles.block_keys, "QKV": tiles.qkv.rows, "OUT": tiles.out.rows,
+        "UP": tiles.gate_up.rows, "DOWN": tiles.down.rows, "HEAD": tiles.head.rows,
     }  # fmt: skip
-    code = code_of(
-        persistent.step_kernel, constants, capability, int8, launch_cooperative_grid=True, maxnreg=STEP_REGISTERS
-    )
+    more = {"launch_cooperative_grid": True, "maxnreg": STEP_REGISTERS}
+    code = code_of(persistent.decode_step_kernel, constants, capability, int8, tile.warps, **more)
     assert code.stack_bytes <= (64 if int8 else 16), "spilled"
     assert 200 < code.registers <= STEP_REGISTERS
     assert code.multiplies_with() == "HMMA"
@@ -197,5 +183,6 @@ def test_a_whole_step_fits_a_multiprocessor(int8: bool, capability: int) -> None
     assert programs_at_once(code) >= PER_MULTIPROCESSOR
     for part in ("out", "gate_up", "down"):
         cut = getattr(tiles, part)
-        held = blocks_held(cut, hidden if part == "down" else width) * block_bytes(cut, part in PAIRED, int8)
+        columns = hidden if part == "down" else width
+        held = loads_of(cut, 1, columns, part in PAIRED, int8, cut.held) * 16 * code.threads
         assert PER_MULTIPROCESSOR * held >= (NEEDED if not int8 else NEEDED / 2)

@@ -10,7 +10,7 @@ import pytest
 from triton.runtime.jit import JITFunction
 
 from snippets.decode_kernels.llama_decode import layer_kernels
-from snippets.decode_kernels.sizes import LONG, Tile, tiles_for
+from snippets.decode_kernels.sizes import LONG, tiles_for
 from snippets.fused_mlp.experiments.compiling import Code, build, read
 from tests.processes.fused_compiling import REGISTERS, check_resources, with_tools
 from tests.processes.test_decode_kernels_compiled import (
@@ -19,9 +19,7 @@ from tests.processes.test_decode_kernels_compiled import (
     ROOM,
     SIZES,
     TYPES,
-    blocks_held,
-    check_held,
-    check_loops,
+    check_loads,
     constants_of,
 )
 
@@ -45,10 +43,6 @@ def code_of(kernel: JITFunction[Any], constants: dict[str, object], capability: 
     return read(build(kernel, types, constants, capability, warps, 3, **({"launch_pdl": True} if is_late else {})))
 
 
-def tile_constants(tile: Tile, tokens: int, columns: int) -> dict[str, object]:
-    return constants_of(tile, tokens, columns) | {"BLOCK_N": tile.rows}
-
-
 def check(code: Code) -> None:
     """At most four numbers are spilled, outside of loops."""
     assert code.registers * code.threads <= REGISTERS
@@ -56,38 +50,36 @@ def check(code: Code) -> None:
     assert not any(loop.count("LDL|STL") for loop in code.loops("FFMA|HMMA"))
 
 
-@pytest.mark.parametrize(("tokens", "width"), [*((1, width) for width in SIZES), (8, LONG)])
+@pytest.mark.parametrize(("batch", "width"), [*((1, width) for width in SIZES), (8, LONG), (16, LONG)])
 @pytest.mark.parametrize("capability", CAPABILITIES)
-def test_products_load_whole_lines(tokens: int, width: int, capability: int) -> None:
+def test_products_load_whole_lines(batch: int, width: int, capability: int) -> None:
     """Also where a program chooses between three weights by its number, and where two weights are apart.
 
     Up to Hopper, nothing is spilled for one token."""
-    tiles = tiles_for(tokens, False, width, ROOM[capability], early=capability >= 90)
+    tiles = tiles_for(batch, width)
     more: dict[str, object]
     for part, kernel, more in (
-        ("qkv", layer_kernels.project_kernel, HEADS),
-        ("out", layer_kernels.residual_kernel, {}),
-        ("down", layer_kernels.residual_kernel, {}),
-        ("gate_up", layer_kernels.gate_up_kernel, {}),
+        ("qkv", layer_kernels.decode_project_kernel, HEADS),
+        ("out", layer_kernels.decode_residual_kernel, {}),
+        ("down", layer_kernels.decode_residual_kernel, {}),
+        ("gate_up", layer_kernels.decode_gate_up_kernel, {}),
     ):
         tile, columns = getattr(tiles, part), SIZES[width] if part == "down" else width
-        code = code_of(kernel, tile_constants(tile, tokens, columns) | more, capability, tile.warps)
+        code = code_of(kernel, constants_of(tile, batch, columns) | more, capability, tile.warps)
         check(code)
-        assert code.shared_bytes <= ROOM[capability]
-        if capability <= 90 and tokens == 1:
+        assert code.shared_bytes <= ROOM
+        if capability <= 90 and batch == 1:
             check_resources(code)
-        if capability == 90 and part != "qkv":
-            check_held(code, tile, columns, part in PAIRED, int8=False)
-        if blocks_held(tile, columns) * tile.block_k < columns - tile.block_k:
-            check_loops(code, tokens, tile)
-        assert code.multiplies_with() == ("HMMA" if tokens > 1 else "")
+        is_early = capability == 90 and part != "qkv"
+        check_loads(code, tile, batch, columns, part in PAIRED, int8=False, early=is_early, again=False)
+        assert code.multiplies_with() == "HMMA"
 
 
 @pytest.mark.parametrize("capability", [90, 100])
 def test_no_kernel_of_a_layer_loads_weights_that_are_still_written(capability: int) -> None:
     """Its first kernel waits for all that ran before, then lets the next kernel start, and then loads."""
-    tile = tiles_for(1, False, LONG).qkv
-    code = code_of(layer_kernels.project_kernel, tile_constants(tile, 1, LONG) | HEADS, capability, tile.warps)
+    tile = tiles_for(1, LONG).qkv
+    code = code_of(layer_kernels.decode_project_kernel, constants_of(tile, 1, LONG) | HEADS, capability, tile.warps)
     order = [line.split()[0] for line in code.lines if line.startswith(("ACQBULK", "PREEXIT", "LDG.E.EF"))]
     assert order[:3] == ["ACQBULK", "PREEXIT", "LDG.E.EF.128"]
 
@@ -96,13 +88,13 @@ def test_no_kernel_of_a_layer_loads_weights_that_are_still_written(capability: i
 @pytest.mark.parametrize("capability", CAPABILITIES)
 def test_attention_multiplies_on_tensor_cores(capability: int, absent: tuple[str, ...]) -> None:
     """With a static cache and its mask, and with a dynamic cache, which has no position and mostly no mask."""
-    code = code_of(layer_kernels.attend_kernel, ATTENTION | dict.fromkeys(absent), capability)
+    code = code_of(layer_kernels.decode_attend_kernel, ATTENTION | dict.fromkeys(absent), capability)
     check(code)
     assert code.multiplies_with() == "HMMA"
 
 
 @pytest.mark.parametrize("capability", [80, 90])
 def test_keys_of_a_dynamic_cache_go_to_the_first_row(capability: int) -> None:
-    tiles = tiles_for(1, False, 2048)
-    constants = tile_constants(tiles.qkv, 1, 2048) | HEADS | {"position": None}
-    check_resources(code_of(layer_kernels.project_kernel, constants, capability))
+    tiles = tiles_for(1, 2048)
+    constants = constants_of(tiles.qkv, 1, 2048) | HEADS | {"position": None}
+    check_resources(code_of(layer_kernels.decode_project_kernel, constants, capability))

@@ -34,10 +34,10 @@ PLAIN, OURS = "plain", "ours"
 """Models whose decoder layers run as they are, and by the decode kernels."""
 KERNELS_OF_A_LAYER = 5
 LAYER_KERNELS = (
-    "project_kernel",
-    "attend_kernel",
-    "residual_kernel",
-    "gate_up_kernel",
+    "decode_project_kernel",
+    "decode_attend_kernel",
+    "decode_residual_kernel",
+    "decode_gate_up_kernel",
 )
 """The package's kernels."""
 TRACED = 8

@@ -23,7 +23,6 @@ WRITTEN = {
 """Each part that multiplies by a weight -> the tensor that it writes."""
 PAIRED = ("qkv", "gate_up")
 """Parts of which a program multiplies pairs of rows."""
-CHOSEN = "chosen"  # the default tile of each part
 WRONG = 2e-2
 """The error, against the default tile's result, above which a tile is wrong."""
 
@@ -43,9 +42,10 @@ def tiles(
     default tiles of all other parts. One call has all sizes and batches, and
     prints how far it is.
 
-    Returns {"size, batch, weights": {part: {"chosen" or "rows x block_k, warps,
-    held": samples in microseconds of a step}}}, or {"left_out": why} for a
-    model that does not fit. A tile that does not fit the GPU has no samples.
+    Returns {"size, batch, weights": {part: {"chosen": the default tile, "us":
+    {tile: samples of a step}}}}, or {"left_out": why} for a model that does not
+    fit. A tile is named "rows x columns, warps, held". A tile that does not fit
+    the GPU has no samples.
     """
     import torch
 
@@ -67,36 +67,47 @@ def tiles(
         found[name] = {}
         for part, candidates in cut.items():
             samples = times_of(step, start, part, candidates, device)
-            found[name][part] = samples
-            report(name, part, samples)
+            chosen = name_of(getattr(step.tiles, part), step.batch, step.int8)
+            found[name][part] = {"chosen": chosen, "us": samples}
+            report(f"{name}, {part}", chosen, samples)
         del step
         forget()
     return found
 
 
 def tiles_of(step: Any, part: str, shapes: str, registers: int) -> list[Any]:
-    """`4x1024,8x512`, rows x block_k -> tiles of a part.
+    """`1x1x4,8x1x8`, rows x steps x warps -> tiles of a part.
 
-    A thread loads 16 bytes of each row of a block, into 4 registers. A tile
-    holds as many blocks as fit into so many registers, and another tile half as
-    many. Shapes of which no block fits are left out.
+    At each step, a thread loads 16 bytes, into 4 registers, for each 8 slices
+    of rows. A tile holds as many blocks as fit into so many registers, and
+    another tile half as many. Shapes of which no block fits are left out, as
+    are those with fewer rows than tensor cores take.
     """
-    from snippets.decode_kernels.sizes import Tile
+    from snippets.decode_kernels.sizes import Tile, slices_for
 
     config = step.model.config
     columns = config.hidden if part == "down" else config.dim
-    of_warp = 512 if step.int8 else 256  # columns
+    row_bytes = columns if step.int8 else 2 * columns
     found = []
     for shape in shapes.split(","):
-        rows, block_k = numbers(shape.replace("x", ","))
-        fit = registers // (4 * rows * (2 if part in PAIRED else 1))
-        most = min(fit, -(-columns // block_k))
+        rows, steps, warps = numbers(shape.replace("x", ","))
+        slices = rows * slices_for(step.batch)
+        if slices < 8:
+            continue
+        each = slices // 8 * 4 * steps * (2 if part in PAIRED else 1)
+        fit = registers // each
+        blocks = -(-row_bytes // Tile(rows, steps, warps).row_bytes(step.batch))
+        most = min(fit, blocks)
         found += [
-            Tile(rows, block_k, warps=block_k // of_warp, held=held)
-            for held in (most, most // 2)
-            if held
+            Tile(rows, steps, warps, held) for held in (most, most // 2) if held
         ]
     return found
+
+
+def name_of(tile: Any, batch: int, int8: bool) -> str:
+    """`8 x 512, 4 warps, 4 held`, rows x columns of a block."""
+    columns = tile.row_bytes(batch) // (1 if int8 else 2)
+    return f"{tile.rows} x {columns}, {tile.warps} warps, {tile.held} held"
 
 
 def compile_tiles(step: Any, cut: Mapping[str, Sequence[Any]]) -> None:
@@ -112,6 +123,7 @@ def compile_tiles(step: Any, cut: Mapping[str, Sequence[Any]]) -> None:
         kernel.warmup(*given, grid=(1,), **options)
 
     base, step.run = step.tiles, compile_only
+    position = step.position.clone()
     with (
         uncollected(),
         ThreadPoolExecutor() as pool,
@@ -123,6 +135,7 @@ def compile_tiles(step: Any, cut: Mapping[str, Sequence[Any]]) -> None:
                 with contextlib.suppress(*FAILURES):
                     run_part(step, part, layers=2)
     step.tiles = base
+    step.position.copy_(position)  # which the head's part changes
     del step.run  # the method of the class again
 
 
@@ -141,10 +154,12 @@ def times_of(
     step.restart(*start)
     base, expected = step.tiles, result_of(step, part)
     step.restart(*start)
-    graphs = {CHOSEN: recorded(again, device)}
+    chosen = getattr(base, part)
+    graphs = {name_of(chosen, step.batch, step.int8): recorded(again, device)}
     for tile in candidates:
-        cut = f"{tile.rows} x {tile.block_k}"
-        name = f"{cut}, {tile.warps} warps, {tile.held} held"
+        name = name_of(tile, step.batch, step.int8)
+        if tile == chosen:
+            continue
         step.tiles = replace(base, **{part: tile})
         try:
             wrong = (result_of(step, part) - expected).norm()
@@ -171,13 +186,13 @@ def result_of(step: Any, part: str) -> Any:
     return getattr(step, WRITTEN[part]).float().clone()
 
 
-def report(name: str, part: str, samples: Mapping[str, list[float]]) -> None:
+def report(what: str, chosen: str, samples: Mapping[str, list[float]]) -> None:
     """Print the steps with the three fastest tiles and the default tile."""
     fastest = sorted(samples, key=lambda tile: min(samples[tile]))[:3]
     shown = [
-        f"{tile} {min(samples[tile]):.1f} us" for tile in (*fastest, CHOSEN)
+        f"{tile} {min(samples[tile]):.1f} us" for tile in (*fastest, chosen)
     ]
-    print(f"{name}, {part}: {'; '.join(shown)}", file=sys.stderr, flush=True)
+    print(f"{what}: {'; '.join(shown)}", file=sys.stderr, flush=True)
 
 
 def tile_probes() -> Iterator[Experiment]:
@@ -192,8 +207,8 @@ def tile_probes() -> Iterator[Experiment]:
             "weights": "bf16",
             "prompt": TEXT["prompt"],
             "answer": TEXT["answer"],
-            "shapes": "1x1024,2x1024,4x1024,8x1024,16x1024,"
-            "2x2048,4x2048,8x2048,16x2048",
+            "shapes": "1x1x1,2x1x1,4x1x1,1x1x2,2x1x2,4x1x2,8x1x2,4x1x4,4x2x4,"
+            "8x1x4,4x1x8,8x1x8",
             "registers": 128,
         },
         time_limit_s=300,

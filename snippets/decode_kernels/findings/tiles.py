@@ -15,25 +15,28 @@ from snippets.lab.page import show as show
 TILES = "decode_kernels/tiles"
 POINTS = {SMALL_MODEL: "1.1b, batch 1, bf16", LARGE_MODEL: "8b, batch 1, bf16"}
 """Weights -> the steps of a model for one text."""
-CHOSEN = "chosen"
-"""The step with this book's tile for each part."""
 CUT = tuple(part for part in (*LAYER_PARTS, HEAD) if part != "attend")
 """Parts that multiply by a weight."""
 
 
 def tried(device: Device, model: str, part: str) -> dict[str, Figure]:
     """Tile of a part -> the time of a step with it, the fastest first."""
-    keys = POINTS[model], part
-    times = {name: time(device, TILES, *keys, name) for name in entry(device, TILES, *keys) if name != CHOSEN}
+    keys, chosen = (POINTS[model], part, "us"), chosen_tile(device, model, part)
+    times = {name: time(device, TILES, *keys, name) for name in entry(device, TILES, *keys) if name != chosen}
     return dict(sorted(times.items(), key=lambda item: item[1].number))
+
+
+def chosen_tile(device: Device, model: str, part: str) -> str:
+    """This book's tile of a part."""
+    return str(entry(device, TILES, POINTS[model], part, "chosen"))
 
 
 def fastest_over_chosen(device: Device, model: str, part: str) -> Figure:
     """The time of a step with the fastest tile of a part over the time with this book's tile. Raises `NotTimed` if no
     tile ran."""
-    keys = POINTS[model], part
+    keys = POINTS[model], part, "us"
     for name in tried(device, model, part):
-        return ratio(device, TILES, (*keys, name), (*keys, CHOSEN))
+        return ratio(device, TILES, (*keys, name), (*keys, chosen_tile(device, model, part)))
     raise NotTimed(f"{TILES} on {device.name} has no tile of {part}")
 
 
@@ -55,15 +58,16 @@ def tile_table(device: Device, model: str) -> Html:
     for part in CUT:
         found = tried(device, model, part)
         if not found:
-            rows.append([PART_NAMES[part], "no tile ran", "0", *[None] * 3])
+            rows.append([PART_NAMES[part], "no tile ran", "0", *[None] * 4])
             continue
         name, us = next(iter(found.items()))
-        chosen = time(device, TILES, POINTS[model], part, CHOSEN)
-        cells = map(figure_cell, (us, chosen, fastest_over_chosen(device, model, part)))
-        rows.append([PART_NAMES[part], name, f"{len(found)}", *cells])
-    head = ["part with another tile", "fastest tile", "tiles that ran", "step with this tile"]
-    head += ["step with this book's tiles", "ratio"]
-    return table(f"Early-launch steps with {model} weights, with another tile of one part", head, rows, text_columns=2)
+        chosen = chosen_tile(device, model, part)
+        own = time(device, TILES, POINTS[model], part, "us", chosen)
+        cells = map(figure_cell, (us, own, fastest_over_chosen(device, model, part)))
+        rows.append([PART_NAMES[part], name, chosen, f"{len(found)}", *cells])
+    head = ["part with another tile", "fastest other tile", "this book's tile", "other tiles that ran"]
+    head += ["step with the fastest other tile", "step with this book's tiles", "ratio"]
+    return table(f"Early-launch steps with {model} weights, with another tile of one part", head, rows, text_columns=3)
 
 
 FIGURES: Mapping[str, Measure] = {

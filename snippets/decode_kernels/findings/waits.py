@@ -38,7 +38,13 @@ from snippets.lab.finding import (
 )
 from snippets.lab.page import Computation, floor_bars, prediction as prediction, show as show
 
-OWN_KERNELS = ("qkv_kernel", "attend_kernel", "residual_kernel", "gate_up_kernel", "head_kernel")
+OWN_KERNELS = (
+    "decode_qkv_kernel",
+    "decode_attend_kernel",
+    "decode_residual_kernel",
+    "decode_gate_up_kernel",
+    "decode_head_kernel",
+)
 """Their beginnings: a compiler may append to a name."""
 FLOOR = "the floor: bytes / rate of reading"
 CONDITIONS = "One text, 1.1 billion weights, without the profiler. The scale is linear."

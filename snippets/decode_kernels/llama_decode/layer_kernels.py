@@ -12,24 +12,24 @@ import triton.language as tl
 
 from .attending import ask_block, attend_tile
 from .kernels import start_next, wait_for_previous
-from .products import hold, multiply
+from .products import grouped, hold, multiply, units
 from .tiles import gate_up_tile, pair_row, residual_tile
 
 
 @triton.jit(
     do_not_specialize=["M", "heads", "kv_heads", "length", "angle_stride"]
 )
-def project_kernel(
+def decode_project_kernel(
     x, gain, q_weight, k_weight, v_weight, cos, sin, position, q, keys, values,
     arrived, M, heads, kv_heads, length, angle_stride, eps,
     K: tl.constexpr, HEAD_DIM: tl.constexpr, TOKENS: tl.constexpr,
-    BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, STAGES: tl.constexpr,
+    ROWS: tl.constexpr, SLICES: tl.constexpr, STEPS: tl.constexpr,
     PARTS: tl.constexpr, HELD: tl.constexpr, INTERPRETED: tl.constexpr,
     DEPENDENT: tl.constexpr, COUNTERS: tl.constexpr,
 ):  # fmt: skip
-    """Norm, products, rotation, and the write into the cache, of BLOCK_N pairs
-    of rows of one of three weights. Row `position` of the cache is written, or
-    row 0 if there is none.
+    """Norm, products, rotation, and the write into the cache, of ROWS
+    pairs of rows of one of three weights. Row `position` of the cache is
+    written, or row 0 if there is none.
 
     cos and sin: (M, HEAD_DIM), with `angle_stride` from token to token.
     """
@@ -39,23 +39,25 @@ def project_kernel(
     start_next(DEPENDENT)
     half: tl.constexpr = HEAD_DIM // 2
     # each weight is cut by itself, so that no program needs rows of two
-    q_tiles = tl.cdiv(heads * half, BLOCK_N)
-    kv_tiles = tl.cdiv(kv_heads * half, BLOCK_N)
+    q_tiles = tl.cdiv(heads * half, ROWS)
+    kv_tiles = tl.cdiv(kv_heads * half, ROWS)
     tile = tl.program_id(0)
     is_q, is_v = tile < q_tiles, tile >= q_tiles + kv_tiles
     own_tile = tile - tl.where(is_q, 0, q_tiles) - tl.where(is_v, kv_tiles, 0)
     other = tl.where(is_v, v_weight, k_weight)
     weight = tl.where(is_q, q_weight, other)
     own_heads = tl.where(is_q, heads, kv_heads)
-    pair = own_tile * BLOCK_N + tl.arange(0, BLOCK_N)
-    row, rows = pair_row(pair, HEAD_DIM), own_heads * HEAD_DIM
-    held, below = hold(weight, row, rows, half, K, TOKENS, BLOCK_K, PARTS, HELD)
+    row = pair_row(
+        grouped(own_tile * ROWS, own_heads * half, ROWS, SLICES), HEAD_DIM
+    )
+    held, below = hold(weight, row, half, K, SLICES, STEPS, PARTS, HELD)
     if tile == 0:  # attention counts from zero
         counter = tl.arange(0, COUNTERS)
         tl.store(arrived + counter, 0, counter < M * kv_heads)
     # asked for before the products, which hide the wait
-    head, element = (pair // half)[:, None], (pair % half)[:, None]
-    token = tl.arange(0, TOKENS)[None, :]
+    pair = units(own_tile * ROWS, ROWS)[None, :]
+    head, element = pair // half, pair % half
+    token = tl.arange(0, TOKENS)[:, None]
     turned = (token < M) & (tile < q_tiles + kv_tiles)
     angle = token * angle_stride + element
     cos_low = tl.load(cos + angle, turned, 1.0).to(tl.float32)
@@ -66,8 +68,8 @@ def project_kernel(
     if position is not None:
         now = tl.load(position)
     low, high = multiply(
-        x, gain, weight, None, row, rows, half, held, below, M, eps, K, TOKENS,
-        BLOCK_K, STAGES, PARTS, True, True, ".ca", INTERPRETED,
+        x, gain, weight, None, row, half, held, below, M, eps, K, TOKENS,
+        SLICES, STEPS, PARTS, True, True, ".ca", INTERPRETED,
     )  # fmt: skip
     first = low * cos_low - high * sin_low
     last = high * cos_high + low * sin_high
@@ -83,7 +85,7 @@ def project_kernel(
 
 
 @triton.jit(do_not_specialize=["heads", "kv_heads", "length", "mask_stride"])
-def attend_kernel(
+def decode_attend_kernel(
     q, keys, values, position, mask, sums, tops, arrived, out, heads, kv_heads,
     length, mask_stride, scale,
     HEAD_DIM: tl.constexpr, GROUP: tl.constexpr, BLOCK_KEYS: tl.constexpr,
@@ -102,36 +104,38 @@ def attend_kernel(
 
 
 @triton.jit(do_not_specialize=["M"])
-def residual_kernel(
+def decode_residual_kernel(
     y, weight, x, out, M, N,
-    K: tl.constexpr, TOKENS: tl.constexpr, BLOCK_N: tl.constexpr,
-    BLOCK_K: tl.constexpr, STAGES: tl.constexpr, PARTS: tl.constexpr,
+    K: tl.constexpr, TOKENS: tl.constexpr, ROWS: tl.constexpr,
+    SLICES: tl.constexpr, STEPS: tl.constexpr, PARTS: tl.constexpr,
     HELD: tl.constexpr, INTERPRETED: tl.constexpr, DEPENDENT: tl.constexpr,
 ):  # fmt: skip
     """out (M, N) = x (M, N) + y (M, K) @ weight.T; out may be x."""
     start_next(DEPENDENT)
-    row = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
-    held, _ = hold(weight, row, N, None, K, TOKENS, BLOCK_K, PARTS, HELD)
+    first = tl.program_id(0) * ROWS
+    row = grouped(first, N, ROWS, SLICES)
+    held, _ = hold(weight, row, None, K, SLICES, STEPS, PARTS, HELD)
     wait_for_previous(DEPENDENT)
     residual_tile(
-        row, y, weight, None, held, x, M, N, K, TOKENS, BLOCK_K, STAGES, PARTS,
-        ".ca", INTERPRETED, out,
+        first, y, weight, None, held, x, M, N, K, TOKENS, ROWS, SLICES, STEPS,
+        PARTS, ".ca", INTERPRETED, out,
     )  # fmt: skip
 
 
 @triton.jit(do_not_specialize=["M"])
-def gate_up_kernel(
+def decode_gate_up_kernel(
     x, gain, gate, up, out, M, N, eps,
-    K: tl.constexpr, TOKENS: tl.constexpr, BLOCK_N: tl.constexpr,
-    BLOCK_K: tl.constexpr, STAGES: tl.constexpr, PARTS: tl.constexpr,
+    K: tl.constexpr, TOKENS: tl.constexpr, ROWS: tl.constexpr,
+    SLICES: tl.constexpr, STEPS: tl.constexpr, PARTS: tl.constexpr,
     HELD: tl.constexpr, INTERPRETED: tl.constexpr, DEPENDENT: tl.constexpr,
 ):  # fmt: skip
     """out (M, N) = silu(norm(x) @ gate.T) * (norm(x) @ up.T)."""
     start_next(DEPENDENT)
-    row = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
-    held, below = hold(gate, row, N, 0, K, TOKENS, BLOCK_K, PARTS, HELD, up)
+    first = tl.program_id(0) * ROWS
+    row = grouped(first, N, ROWS, SLICES)
+    held, below = hold(gate, row, 0, K, SLICES, STEPS, PARTS, HELD, up)
     wait_for_previous(DEPENDENT)
     gate_up_tile(
-        row, x, gain, gate, None, held, below, out, M, N, eps, K, TOKENS,
-        BLOCK_K, STAGES, PARTS, ".ca", INTERPRETED, up,
+        first, x, gain, gate, None, held, below, out, M, N, eps, K, TOKENS,
+        ROWS, SLICES, STEPS, PARTS, ".ca", INTERPRETED, up,
     )  # fmt: skip

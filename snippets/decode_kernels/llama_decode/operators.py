@@ -15,18 +15,18 @@ import triton
 from torch import Tensor
 
 from .layer_kernels import (
-    attend_kernel,
-    gate_up_kernel,
-    project_kernel,
-    residual_kernel,
+    decode_attend_kernel,
+    decode_gate_up_kernel,
+    decode_project_kernel,
+    decode_residual_kernel,
 )
 from .sizes import (
     Tile,
-    Tiles,
     launches_dependents,
     power_of_two,
-    room_on,
+    slices_for,
     tiles_for,
+    tokens_for,
 )
 from .support import is_interpreted
 
@@ -64,23 +64,17 @@ def options(x: Tensor, tile: Tile) -> dict[str, Any]:
     """Constants of a kernel that multiplies, and how it is launched."""
     batch, dependent = x.shape[0], launches_dependents(x.device)
     return {
-        "TOKENS": 1 if batch == 1 else max(8, power_of_two(batch)),
-        "BLOCK_N": tile.rows,
-        "BLOCK_K": tile.block_k,
-        "STAGES": tile.stages,
-        "PARTS": tile.parts,
+        "TOKENS": tokens_for(batch),
+        "ROWS": tile.rows,
+        "SLICES": slices_for(batch),
+        "STEPS": tile.steps,
+        "PARTS": tile.warps,
         "HELD": tile.held,
         "INTERPRETED": is_interpreted(),
         "DEPENDENT": dependent,
         "num_warps": tile.warps,
         "launch_pdl": dependent,
     }
-
-
-def tiles_on(device: torch.device, batch: int, width: int) -> Tiles:
-    """The tiles for a batch and a model of this width on a device."""
-    early = launches_dependents(device)
-    return tiles_for(batch, False, width, room_on(device), early)
 
 
 def ready(tensor: Tensor) -> Tensor:
@@ -111,7 +105,7 @@ def project(
     """
     batch, kv_heads, length, head_dim = keys.shape
     heads = q.shape[0] // head_dim
-    tile = tiles_on(x.device, batch, x.shape[1]).qkv
+    tile = tiles_for(batch, x.shape[1]).qkv
     x, gain, q, k, v = map(ready, (x, gain, q, k, v))
     cos, sin = ready(cos), ready(sin)
     out = x.new_empty(batch, heads * head_dim)
@@ -119,7 +113,7 @@ def project(
     pairs = head_dim // 2
     q_tiles = triton.cdiv(heads * pairs, tile.rows)
     kv_tiles = triton.cdiv(kv_heads * pairs, tile.rows)
-    project_kernel[q_tiles + 2 * kv_tiles,](
+    decode_project_kernel[q_tiles + 2 * kv_tiles,](
         x, gain, q, k, v, cos, sin, position, out, keys, values, arrived,
         batch, heads, kv_heads, length,
         0 if cos.shape[0] == 1 else head_dim, eps, K=x.shape[1],
@@ -160,7 +154,7 @@ def complete(
     """
     batch, kv_heads, length, head_dim = keys.shape
     heads, (hidden, dim) = q.shape[1] // head_dim, gate.shape
-    tiles = tiles_on(x.device, batch, dim)
+    tiles = tiles_for(batch, dim)
     given = (gain, out, gate, up, down)
     gain, out, gate, up, down = map(ready, given)
     copied = any(map(is_not, given, (gain, out, gate, up, down)))
@@ -177,7 +171,7 @@ def complete(
     tops = x.new_empty(batch, heads, tiles.splits, 2, dtype=torch.float32)
     attended = torch.empty_like(q)
     dependent = launches_dependents(x.device)
-    attend_kernel[batch * kv_heads * tiles.splits,](
+    decode_attend_kernel[batch * kv_heads * tiles.splits,](
         q, keys, values, position, mask, sums, tops, arrived, attended, heads,
         kv_heads, length, mask_stride, scale, HEAD_DIM=head_dim,
         GROUP=power_of_two(heads // kv_heads),
@@ -187,16 +181,16 @@ def complete(
         launch_pdl=dependent and not copied,
     )  # fmt: skip
     result = torch.empty_like(x)
-    residual_kernel[triton.cdiv(dim, tiles.out.rows),](
+    decode_residual_kernel[triton.cdiv(dim, tiles.out.rows),](
         attended, out, x, result, batch, dim, K=q.shape[1],
         **options(x, tiles.out),
     )  # fmt: skip
     middle = x.new_empty(batch, hidden)
-    gate_up_kernel[triton.cdiv(hidden, tiles.gate_up.rows),](
+    decode_gate_up_kernel[triton.cdiv(hidden, tiles.gate_up.rows),](
         result, gain, gate, up, middle, batch, hidden, eps, K=dim,
         **options(x, tiles.gate_up),
     )  # fmt: skip
-    residual_kernel[triton.cdiv(dim, tiles.down.rows),](
+    decode_residual_kernel[triton.cdiv(dim, tiles.down.rows),](
         middle, down, result, result, batch, dim, K=hidden,
         **options(x, tiles.down),
     )  # fmt: skip

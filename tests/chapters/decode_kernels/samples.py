@@ -19,12 +19,12 @@ CONTEXT = 528
 MULTIPROCESSORS = 132
 PROGRAMS = {"qkv": 320, "attend": 64, "out": 512, "gate_up": 1408, "down": 512, "head": 4000}
 NAMES = {
-    "qkv": "qkv_kernel",
-    "attend": "attend_kernel",
-    "out": "residual_kernel",
-    "gate_up": "gate_up_kernel",
-    "down": "residual_kernel",
-    "head": "head_kernel",
+    "qkv": "decode_qkv_kernel",
+    "attend": "decode_attend_kernel",
+    "out": "decode_residual_kernel",
+    "gate_up": "decode_gate_up_kernel",
+    "down": "decode_residual_kernel",
+    "head": "decode_head_kernel",
 }
 COMPILED = {"reduce_overhead": 379, "gpt_fast": 300, "max_autotune": 273}
 """Compiled step -> its kernels."""
@@ -55,7 +55,7 @@ Kernels = Sequence[tuple[str, int, float]]
 def kernels_of_step(variant: str, programs: Mapping[str, int] = PROGRAMS, layers: int = SMALL.layers) -> Kernels:
     """The kernels of a variant in their order."""
     if variant == "one_kernel":
-        return [("step_kernel", MULTIPROCESSORS, 570.0)]
+        return [("decode_step_kernel", MULTIPROCESSORS, 570.0)]
     if variant in COMPILED:
         return [("triton_red_fused__to_copy_add_mean_mul_pow_rsqrt_0", 32, 3.0)] * COMPILED[variant]
     order = [part for part in PART_NAMES if part != "head"] * layers + ["head"]
@@ -155,11 +155,12 @@ def tiles(fastest: float = 0.98) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for size, us in (("1.1b", TOKEN_US["kernels"]), ("8b", LARGE_US["kernels"])):
         steps = {
-            "chosen": around(us),
-            "4 x 1024, 4 warps, 2 held": around(1.01 * us),
-            "8 x 2048, 8 warps, 1 held": around(fastest * us),
+            "8 x 512, 4 warps, 4 held": around(us),
+            "8 x 256, 4 warps, 2 held": around(1.01 * us),
+            "8 x 1024, 8 warps, 1 held": around(fastest * us),
         }
-        found[f"{size}, batch 1, bf16"] = {part: steps for part in PART_NAMES if part != "attend"}
+        swept = {"chosen": "8 x 512, 4 warps, 4 held", "us": steps}
+        found[f"{size}, batch 1, bf16"] = {part: swept for part in PART_NAMES if part != "attend"}
     return found
 
 

@@ -110,8 +110,11 @@ class Kept:
     number: int
 
 
+CHOSEN = tiles_swept.name_of(ONE_TOKEN.qkv, 1, int8=False)
+
+
 class FakeStep:
-    """Computes wrongly with a tile of 2 rows, and does not fit the GPU with one of 64."""
+    """Computes wrongly with a tile of 16 rows, and does not fit the GPU with one of 64."""
 
     def __init__(self) -> None:
         self.x = torch.zeros(1, 8)
@@ -119,7 +122,7 @@ class FakeStep:
         self.logit = torch.zeros(1, 1)
         self.token, self.position = torch.tensor([[3]]), torch.tensor([7])
         self.tiles: Tiles = ONE_TOKEN
-        self.int8 = False
+        self.int8, self.batch = False, 1
         self.cache = [Kept(0), Kept(1), Kept(2)]
         self.model = SimpleNamespace(
             layers=["first", "second", "third"], config=model.Config(3, 4096, 14_336, 32, 8, 128_256)
@@ -140,7 +143,7 @@ class FakeStep:
         self.calls.append((layer, kept.number))
         if self.tiles.qkv.rows == 64:
             raise RuntimeError("out of resource: shared memory")
-        self.q.copy_(self.x * (2.0 if self.tiles.qkv.rows == 2 else 1.0) * self.position)
+        self.q.copy_(self.x * (2.0 if self.tiles.qkv.rows == 16 else 1.0) * self.position)
 
     def launch_head(self) -> None:
         self.logit.copy_(self.x[:, :1])
@@ -175,9 +178,9 @@ def times_of_qkv(step: FakeStep, *candidates: Tile) -> dict[str, list[float]]:
 
 
 def test_each_step_has_one_other_tile_and_starts_at_the_same_token(timed: list[str]) -> None:
-    step, tile = FakeStep(), Tile(8, 512, warps=2, held=4)
+    step, tile = FakeStep(), Tile(1, 8, 2, 4)
     found = times_of_qkv(step, tile)
-    assert found == {"chosen": [1.0] * 3, "8 x 512, 2 warps, 4 held": [1.0] * 3}
+    assert found == {CHOSEN: [1.0] * 3, "1 x 4096, 2 warps, 4 held": [1.0] * 3}
     assert step.stepped == [(ONE_TOKEN.qkv, 3, 7), (tile, 3, 7)]
     assert step.position.item() == 7, "the next replay is at the same position"
 
@@ -187,22 +190,22 @@ def test_all_tiles_compute_at_the_position_of_the_start(timed: list[str]) -> Non
     step = FakeStep()
     start = step.token.clone(), step.position.clone()
     step.position.sub_(3)
-    tiles_swept.times_of(step, start, "qkv", [Tile(8, 512)], "cpu")
-    assert timed == ["chosen", "8 x 512, 4 warps, 8 held"]
+    tiles_swept.times_of(step, start, "qkv", [Tile(1, 2)], "cpu")
+    assert timed == [CHOSEN, "1 x 2048, 4 warps, 4 held"]
 
 
 def test_tiles_that_do_not_fit_are_left_out(timed: list[str]) -> None:
     step = FakeStep()
-    times_of_qkv(step, Tile(4, 512, held=1), Tile(64, 512), Tile(8, 256, warps=8, held=0))
-    assert timed == ["chosen", "4 x 512, 4 warps, 1 held", "8 x 256, 8 warps, 0 held"]
+    times_of_qkv(step, Tile(1, held=1), Tile(64), step.tiles.qkv, Tile(4, 1, 8, 0))
+    assert timed == [CHOSEN, "1 x 1024, 4 warps, 1 held", "4 x 2048, 8 warps, 0 held"]
     assert step.tiles == ONE_TOKEN
     assert step.q.equal(step.x * 7)
 
 
 def test_a_tile_that_computes_something_else_is_not_timed(timed: list[str]) -> None:
     step = FakeStep()
-    with pytest.raises(ArithmeticError, match=r"qkv, 2 x 512, 4 warps, 8 held: 1\.0e\+00"):
-        times_of_qkv(step, Tile(4, 512), Tile(2, 512))
+    with pytest.raises(ArithmeticError, match=r"qkv, 16 x 2048, 4 warps, 4 held: 1\.0e\+00"):
+        times_of_qkv(step, Tile(1, 2), Tile(16, 2))
     assert timed == []
     assert step.tiles == ONE_TOKEN
 
@@ -210,21 +213,33 @@ def test_a_tile_that_computes_something_else_is_not_timed(timed: list[str]) -> N
 @pytest.mark.parametrize(
     ("part", "shapes", "cuts"),
     [
-        ("out", "1x1024", [(1, 1024, 4, 4), (1, 1024, 4, 2)]),  # all of 4096 columns, and half of them
-        ("down", "8x1024", [(8, 1024, 4, 4), (8, 1024, 4, 2)]),  # of 14 blocks, 4 fit into 128 registers
-        ("gate_up", "8x1024,16x2048", [(8, 1024, 4, 2), (8, 1024, 4, 1), (16, 2048, 8, 1)]),  # pairs
-        ("qkv", "32x1024", []),  # 256 registers a block
+        ("out", "8x1x4", [(8, 1, 4, 4), (8, 1, 4, 2)]),  # all of 4096 columns, and half of them
+        ("down", "8x1x8", [(8, 1, 8, 4), (8, 1, 8, 2)]),  # of 7 blocks, 4 fit into 128 registers
+        ("gate_up", "2x2x2,8x2x4", [(2, 2, 2, 4), (2, 2, 2, 2), (8, 2, 4, 1)]),  # pairs
+        ("qkv", "16x2x4", []),  # 256 registers a block
     ],
 )
 def test_candidates_hold_what_fits_and_half_of_it(part: str, shapes: str, cuts: list[tuple[int, ...]]) -> None:
-    expected = [Tile(rows, block_k, warps=warps, held=held) for rows, block_k, warps, held in cuts]
+    expected = [Tile(*cut) for cut in cuts]
     assert tiles_swept.tiles_of(FakeStep(), part, shapes, 128) == expected
 
 
-def test_a_thread_loads_twice_as_many_weights_in_int8() -> None:
+def test_a_block_has_twice_as_many_weights_in_int8() -> None:
     step = FakeStep()
     step.int8 = True
-    assert [tile.warps for tile in tiles_swept.tiles_of(step, "out", "4x2048,16x2048", 128)] == [4] * 4
+    found = tiles_swept.tiles_of(step, "out", "8x1x4", 128)
+    assert [tiles_swept.name_of(tile, 1, step.int8) for tile in found] == [
+        f"8 x 2048, 4 warps, {held} held" for held in (2, 1)
+    ]
+
+
+def test_eight_texts_need_more_rows_and_have_shorter_blocks() -> None:
+    step = FakeStep()
+    step.batch = 8
+    found = tiles_swept.tiles_of(step, "out", "2x1x4,4x1x4", 128)
+    assert [tiles_swept.name_of(tile, 8, step.int8) for tile in found] == [
+        f"4 x 256, 4 warps, {held} held" for held in (16, 8)
+    ]
 
 
 def test_the_sweep_has_a_few_tiles_of_each_part() -> None:
@@ -236,5 +251,5 @@ def test_the_sweep_has_a_few_tiles_of_each_part() -> None:
         step.model.config = model.CONFIGS[size]
         for part in tiles_swept.WRITTEN:
             found = tiles_swept.tiles_of(step, part, shapes, registers)
-            assert 12 <= len(found) <= 18
+            assert 12 <= len(found) <= 24
             assert len(set(found)) == len(found)

@@ -172,7 +172,7 @@ def eager_transformers(**changed: Any) -> dict[str, Any]:
 
 FLIPS: list[tuple[str, Changes]] = [
     ("DK1", {"traces": {"plain_kernels": own_trace(21)}}),
-    ("DK2", {"traces": {"one_kernel": samples.trace([("step_kernel", 132, 5.0)] * 2)}}),
+    ("DK2", {"traces": {"one_kernel": samples.trace([("decode_step_kernel", 132, 5.0)] * 2)}}),
     ("DK3", {"traces": {"max_autotune": samples.trace([("gemm", 132, 5.0)] * 120)}}),
     ("DK4", {"traces": {"kernels": samples.trace(samples.kernels_of_step("kernels"), calls=2)}}),
     ("DK5", {"tokens": {"plain_kernels": 900.0}}),
@@ -280,7 +280,14 @@ def test_rows_of_the_tables(device: Device) -> None:
     ]
     assert cells(missing.missing_table(device, "8 billion"), "attention")[2] == "–"
     row = cells(tiles.tile_table(device, "1.1 billion"), "output projection")
-    assert row[1:] == ["8 x 2048, 8 warps, 1 held", "2", "578 µs", "590 µs", "0.98x"]
+    assert row[1:] == [
+        "8 x 1024, 8 warps, 1 held",
+        "8 x 512, 4 warps, 4 held",
+        "2",
+        "578 µs",
+        "590 µs",
+        "0.98x",
+    ]
     assert cells(choosing.choices(device), "early-launch step")[-2:] == ["0.42x", "0.74x"]
     assert cells(choosing.generate_choices(device), choosing.GENERATE_OURS)[-2:] == ["1.64x", "–"]
 

@@ -21,7 +21,7 @@ from snippets.decoder import model
 from snippets.decoder.compiling import join_projections
 from snippets.decoder.model import Config
 
-pytestmark = [pytest.mark.gpu, pytest.mark.timeout(120, method="thread")]
+pytestmark = [pytest.mark.gpu, pytest.mark.timeout(240, method="thread")]
 
 DEVICE, DTYPE = torch.device("cuda", 0), torch.bfloat16
 GUARD = 1024

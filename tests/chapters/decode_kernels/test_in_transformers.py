@@ -131,7 +131,7 @@ def test_layers_that_warn_are_not_timed(measure: Callable[..., dict[str, Any]]) 
 
 def test_kernels_of_a_token_are_those_that_more_tokens_add(monkeypatch: pytest.MonkeyPatch) -> None:
     prompt = [{"name": name} for name in ("gemm", "Memcpy DtoH", "argmax")]
-    token = [{"name": name} for name in ("project_kernel", "attend_kernel_1", "gemm", "Memset")]
+    token = [{"name": name} for name in ("decode_project_kernel", "decode_attend_kernel_1", "gemm", "Memset")]
     asked = []
 
     def kernels_of(_instruments: Any, step: Any, _device: str) -> list[Any]:

@@ -22,7 +22,7 @@ from snippets.decode_kernels.sizes import Tile, Tiles
 from tests.chapters.decode_kernels.llama_models import LAYERS, LLAMA_3, Case, generate, tiny
 
 VARIANT = PACKAGE / "build/torch-cuda"
-SMALL = Tiles(*[Tile(16, 64)] * 5, block_keys=4, splits=2)
+SMALL = Tiles(*[Tile(8, 1, 2, 2)] * 5, block_keys=4, splits=2)
 """The interpreter takes its time for each program."""
 CASES = [
     Case("Llama", 1),
@@ -170,5 +170,5 @@ def test_on_the_gpu_the_kernels_do_the_work() -> None:
             ours(ids[:, -1:], past_key_values=cache)
             torch.cuda.synchronize()
     names = [event.name for event in profile.events()]
-    kernels = ("project_kernel", "attend_kernel", "gate_up_kernel", "residual_kernel")
+    kernels = ("decode_project_kernel", "decode_attend_kernel", "decode_gate_up_kernel", "decode_residual_kernel")
     assert [names.count(name) for name in kernels] == [LAYERS, LAYERS, LAYERS, 2 * LAYERS], names

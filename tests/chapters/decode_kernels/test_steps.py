@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,7 +17,7 @@ import torch
 from snippets.decode_kernels import one_kernel, sizes, steps
 from snippets.decode_kernels.experiments import EXPERIMENTS
 from snippets.decode_kernels.experiments.parts import part_bytes
-from snippets.decode_kernels.experiments.tiles_swept import WRITTEN, tiles_of
+from snippets.decode_kernels.experiments.tiles_swept import WRITTEN, name_of
 from snippets.decode_kernels.llama_decode import operators
 from snippets.decode_kernels.quantized import Int8Linear, bytes_saved, quantize, quantized
 from snippets.decode_kernels.sizes import Tile, Tiles
@@ -28,14 +27,11 @@ from snippets.decoder.model import Config
 from snippets.lab.capture.instruments import TorchInstruments
 from snippets.lab.experiment import Experiment, NeedsGpu
 
-ONE = Tiles(*[Tile(8, 64)] * 5, block_keys=16, splits=3)
-FEW = Tiles(*[Tile(16, 64)] * 5, block_keys=16, splits=2)
 SMALL = Config(1, 64, 80, 2, 1, 40)
 SMALLER = Config(1, 32, 48, 2, 1, 24)
-FEWER = 16
-NARROW = Config(1, 2048 // FEWER, 5632 // FEWER, 2, 1, 33)
+FEWER = 8
+FEWER_COLUMNS = Config(1, 2048 // FEWER, 5632 // FEWER, 2, 1, 33)
 """The smaller model of the sweep, with fewer columns."""
-SWEPT = next(described.parameters for described in EXPERIMENTS if described.name == "tiles")
 
 
 @dataclass(frozen=True)
@@ -54,43 +50,33 @@ class Case:
 
     def __str__(self) -> str:
         heads = f"{self.config.heads}/{self.config.kv_heads} heads of {self.config.head_dim}"
-        tile = f", {self.tile.rows} x {self.tile.block_k}, {self.tile.held} held" if self.tile else ""
+        tile = f", {name_of(self.tile, self.batch, self.int8)}" if self.tile else ""
         return f"{heads}, hidden {self.config.hidden}, {self.batch} after {self.prompt}{', int8' * self.int8}{tile}"
 
     @property
     def tiles(self) -> Tiles:
-        few = ONE if self.batch == 1 else FEW
-        return replace(few, **dict.fromkeys(WRITTEN, self.tile)) if self.tile else few
-
-
-def candidates(config: Config) -> list[Tile]:
-    """The tiles of the sweep for all parts."""
-    step = SimpleNamespace(int8=False, model=SimpleNamespace(config=config))
-    shapes, registers = str(SWEPT["shapes"]), int(str(SWEPT["registers"]))
-    return [tile for part in WRITTEN for tile in tiles_of(step, part, shapes, registers)]
-
-
-def swept(rows: int, block_k: int, held: int) -> Tile:
-    """One of the tiles of the sweep for the smaller model, with fewer columns."""
-    cuts = candidates(model.CONFIGS["1.1b"])
-    tile = next(each for each in cuts if (each.rows, each.block_k, each.held) == (rows, block_k, held))
-    return replace(tile, block_k=block_k // FEWER)
+        tile = self.tile or Tile(8, 1, 2, 1)
+        return Tiles(*[tile] * len(WRITTEN), block_keys=16, splits=3)
 
 
 CASES = [
     Case(Config(2, 64, 72, 4, 2, 41), 1, 15, 2),
     Case(Config(1, 96, 40, 6, 2, 33), 1, 30, 2, room=0),
-    Case(Config(1, 256, 16, 1, 1, 17), 1, 40, 1, tile=Tile(16, 256)),
+    Case(Config(1, 256, 16, 1, 1, 17), 1, 40, 1, tile=Tile(2, 1, 2, 1)),  # one block of all columns
     Case(Config(1, 64, 72, 4, 1, 40), 3, 5, 2),
     Case(Config(1, 64, 80, 4, 2, 41), 1, 7, 2, int8=True),
     Case(Config(1, 96, 48, 6, 2, 33), 3, 5, 2, room=0, int8=True),
-    Case(SMALLER, 1, 3, 1, int8=True, tile=swept(1, 1024, 2)),
-    Case(NARROW, 1, 3, 1, int8=True, tile=swept(8, 1024, 1)),  # each part holds some blocks
-    Case(NARROW, 1, 3, 1, tile=swept(16, 1024, 2)),  # all parts but down hold all blocks
-    Case(NARROW, 1, 3, 1, tile=swept(16, 2048, 1)),
-    Case(SMALLER, 1, 3, 1, tile=Tile(16, 2048, warps=8, held=1)),
-    Case(SMALL, 2, 3, 1, tile=Tile(16, 64, held=1)),
-    Case(SMALL, 2, 3, 1, int8=True, tile=Tile(64, 128, 4, 8, held=0)),
+    Case(SMALLER, 1, 3, 1, int8=True, tile=Tile(1, 1, 1, 2)),
+    Case(FEWER_COLUMNS, 1, 3, 1, int8=True, tile=Tile(16, 1, 1, 1)),  # each part holds some blocks
+    Case(FEWER_COLUMNS, 1, 3, 1, tile=Tile(16, 1, 1, 3)),  # all parts hold all blocks
+    Case(FEWER_COLUMNS, 1, 3, 1, tile=Tile(32, 2, 1, 1)),
+    Case(SMALLER, 1, 3, 1, tile=Tile(2, 2, 8, 1)),
+    Case(SMALL, 2, 3, 1, tile=Tile(4, 1, 1, 0)),
+    Case(SMALL, 4, 3, 1, tile=Tile(4, 1, 2, 1)),
+    Case(SMALL, 8, 3, 1, tile=Tile(4, 1, 1, 1)),
+    Case(SMALL, 9, 3, 1, tile=Tile(8, 1, 2, 3)),  # more tokens than slices can take the place of
+    Case(SMALL, 5, 3, 1, int8=True, tile=Tile(8, 1, 2, 0)),
+    Case(SMALL, 16, 3, 1, int8=True, tile=Tile(64, 2, 2, 0)),
 ]
 
 
@@ -153,15 +139,15 @@ def run_all(path: str) -> None:
     kinds = {"kernels": steps.TokenStep, "one_kernel": one_kernel.OneKernelStep}
     found = {f"{case} {name}": computed(case, kind) for case in CASES for name, kind in kinds.items()}
     with pytest.raises(ValueError, match="2 programs cannot run at once here: at most 1 can"):
-        one_kernel.OneKernelStep(joined(CASES[0]), cache_of(CASES[0]), 1, ONE, programs=2)
+        one_kernel.OneKernelStep(joined(CASES[0]), cache_of(CASES[0]), 1, CASES[0].tiles, programs=2)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(one_kernel, "programs_at_once", lambda *_: 0)
         with pytest.raises(ValueError, match="1 programs cannot run at once here: at most 0 can"):
-            one_kernel.OneKernelStep(joined(CASES[0]), cache_of(CASES[0]), 1, ONE)
+            one_kernel.OneKernelStep(joined(CASES[0]), cache_of(CASES[0]), 1, CASES[0].tiles)
     caches = cache_of(CASES[0])
     caches[1].keys = torch.zeros(caches[1].keys.numel() + 1)[1:].view_as(caches[1].keys)
     with pytest.raises(ValueError, match="a tensor at an address that 16 does not divide"):
-        one_kernel.OneKernelStep(joined(CASES[0]), caches, 1, ONE)
+        one_kernel.OneKernelStep(joined(CASES[0]), caches, 1, CASES[0].tiles)
     torch.save(found, path)
 
 
@@ -293,7 +279,7 @@ def test_no_kernel_loads_weights_before_what_ran_before_the_step_has_ended(monke
     )
     plain = join_projections(model.build("tiny", "cpu", torch.float32, 8))
     steps.TokenStep(plain, model.static_cache(plain, 1, 8), 1)()
-    assert launched[0] == ("qkv_kernel", False)
+    assert launched[0] == ("decode_qkv_kernel", False)
     assert len(launched) == 5 * plain.config.layers + 1
     assert all(early for _, early in launched[1:])
 
@@ -313,7 +299,7 @@ def test_attention_waits_for_copies_of_weights(misplaced: int, monkeypatch: pyte
     """The package copies a weight at an address that 16 does not divide. The kernels behind attention hold weights at
     once, and start after attention."""
     monkeypatch.setattr(operators, "launches_dependents", lambda _: True)
-    kernels = {name: Launches() for name in ("attend_kernel", "residual_kernel", "gate_up_kernel")}
+    kernels = {name: Launches() for name in ("decode_attend_kernel", "decode_residual_kernel", "decode_gate_up_kernel")}
     for name, kernel in kernels.items():
         monkeypatch.setattr(operators, name, kernel)
     x, gain, cache = torch.zeros(1, 64), torch.ones(64), torch.zeros(1, 2, 4, 16)
@@ -322,9 +308,9 @@ def test_attention_waits_for_copies_of_weights(misplaced: int, monkeypatch: pyte
     arrived = torch.zeros(2, dtype=torch.int32)
     others = (weight[:64], gain, gate, weight, torch.zeros(64, 128))
     operators.complete(x, x, cache, cache, None, None, arrived, *others, 0.25, 1e-5)
-    assert kernels["attend_kernel"].options["launch_pdl"] is not bool(misplaced)
-    assert kernels["residual_kernel"].options["launch_pdl"]
-    assert kernels["gate_up_kernel"].options["launch_pdl"]
+    assert kernels["decode_attend_kernel"].options["launch_pdl"] is not bool(misplaced)
+    assert kernels["decode_residual_kernel"].options["launch_pdl"]
+    assert kernels["decode_gate_up_kernel"].options["launch_pdl"]
 
 
 def test_a_step_has_room_for_all_tiles_of_the_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -340,13 +326,14 @@ def test_a_step_has_room_for_all_tiles_of_the_sweep(monkeypatch: pytest.MonkeyPa
     for batch in (1, 2):
         step = steps.TokenStep(plain, model.static_cache(plain, batch, 8), batch)
         default = step.tiles
-        for tile in candidates(plain.config):
+        for rows in (1, 2, 4):
+            tile = Tile(rows)
             step.tiles = replace(default, head=tile)
             step.launch_head()
             programs = min(
                 default.head_programs * 4, -(-plain.config.vocab // tile.rows)
             )  # four multiprocessors, as interpreted
-            assert launched.pop() == ("head_kernel", programs)
+            assert launched.pop() == ("decode_head_kernel", programs)
             assert step.best.shape[0] >= programs
             assert step.best.shape == step.best_row.shape == (step.best.shape[0], step.tokens)
 
