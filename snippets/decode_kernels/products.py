@@ -23,8 +23,10 @@ import triton.language as tl
 
 TOKEN_BLOCKS = tl.constexpr(2)
 """So many blocks of the tokens are on their way, from the cache."""
+ZERO = tl.constexpr(128)
+"""The byte of a weight of 0 in int8."""
 RAISED = tl.constexpr(1152)
-"""Weights in int8 are multiplied as 1,152 more."""
+"""Tensor cores multiply weights of one byte as so much more."""
 SMALLER = tl.constexpr(1 / 256)
 """In int8, tokens are multiplied as numbers of 16 bits with 5 bits of exponent.
 So much smaller, even tokens of 10 million are far from infinity."""
@@ -61,7 +63,7 @@ def hold(
     there is one. Returns two tuples of blocks, the second one empty without
     other rows.
     """
-    each: tl.constexpr = 16 if weight.dtype.element_ty == tl.int8 else 8
+    each: tl.constexpr = 16 if weight.dtype.element_ty == tl.uint8 else 8
     width: tl.constexpr = STEPS * PARTS * SLICES * 4 * each
     held, held_below = (), ()
     for k in tl.static_range(0, K, width):
@@ -86,7 +88,7 @@ def block_of(
     """The block of these rows that begins at column k: (4 threads, 8 slices,
     PARTS, STEPS, groups of slices, weights in 16 bytes). Weights in int8 come
     as words of four: a loop that keeps bytes needs a register for each."""
-    in_word: tl.constexpr = 4 if weight.dtype.element_ty == tl.int8 else 1
+    in_word: tl.constexpr = 4 if weight.dtype.element_ty == tl.uint8 else 1
     each: tl.constexpr = 8 if in_word == 1 else 4
     if in_word == 4:
         weight = weight.to(tl.pointer_type(tl.int32))
@@ -144,11 +146,15 @@ def multiply(
     ahead: tl.constexpr = len(held)
     below = weight if other_weight is None else other_weight
     sliced: tl.constexpr = TOKENS * SLICES
-    acc = tl.zeros((PARTS, sliced, 8 * groups), tl.float32)
+    int8: tl.constexpr = scale is not None
+    raised: tl.constexpr = int8 and not INTERPRETED
+    if int8:
+        acc = tl.zeros((PARTS, 8 * groups, sliced), tl.float32)
+    else:
+        acc = tl.zeros((PARTS, sliced, 8 * groups), tl.float32)
     other = acc
     squares = tl.zeros((PARTS, sliced, sliced), tl.float32)
-    raised: tl.constexpr = scale is not None and not INTERPRETED
-    totals = tl.zeros((PARTS, sliced, 8), tl.float32)
+    totals = tl.zeros((PARTS, 16, sliced), tl.float32)
     loaded, gains = (), ()
     for k in tl.static_range(0, min(K, TOKEN_BLOCKS * width), width):
         y, g = tokens_at(
@@ -156,6 +162,13 @@ def multiply(
         )
         loaded += (y,)  # type: ignore[assignment]
         gains += (g,)  # type: ignore[assignment]
+    if int8:
+        larger: tl.constexpr = 1.0 if INTERPRETED else 1 / SMALLER
+        at = scale + one_of_each(row, SLICES)[None, :]
+        scales = tl.load(at) * larger
+        other_scales = scales
+        if PAIRED:
+            other_scales = tl.load(at + second) * larger
     for k in tl.static_range(0, K, width):
         if k + ahead * width < K:
             later = k + ahead * width
@@ -177,51 +190,76 @@ def multiply(
             INTERPRETED,
         )  # fmt: skip
         w = operand(held[k // width], INTERPRETED)
-        acc = tl.dot(y, w.to(y.dtype), acc)
+        acc = with_product(acc, y, w, int8)
         if PAIRED:
             w = operand(held_below[k // width], INTERPRETED)
-            other = tl.dot(y, w.to(y.dtype), other)
+            other = with_product(other, y, w, int8)
         if NORM:
             squares = tl.dot(raw, tl.trans(raw, 0, 2, 1), squares)
         if raised:
-            ones = tl.full((PARTS, y.shape[2], 8), 1.0, y.dtype)
-            totals = tl.dot(same, ones, totals)
+            ones = tl.full((PARTS, 16, y.shape[2]), 1.0, y.dtype)
+            totals = tl.dot(ones, tl.trans(same, 0, 2, 1), totals)
+    if raised:
+        acc = lowered(acc, totals)
+        other = lowered(other, totals) if PAIRED else acc
+    if int8:
+        acc, other = tl.trans(acc, 0, 2, 1), tl.trans(other, 0, 2, 1)
     acc = of_equal_slices(acc, SLICES)
     other = of_equal_slices(other, SLICES) if PAIRED else acc
-    if NORM or raised:
-        total = tl.reshape(totals, (PARTS, TOKENS, SLICES, 8))
-        total = tl.sum(tl.max(total, 3), 2)
-        square = total
-        if NORM:
-            token = tl.arange(0, TOKENS)
-            own = token[:, None] == token[None, :]
-            square = of_equal_slices(squares, SLICES)
-            square = tl.sum(tl.where(own[None], square, 0.0), 2)
+    if NORM:
+        token = tl.arange(0, TOKENS)
+        own = token[:, None] == token[None, :]
+        square = of_equal_slices(squares, SLICES)
+        square = tl.sum(tl.where(own[None], square, 0.0), 2)
         # all sums of the warps at once: each exchange takes its time
         square = tl.broadcast_to(square[:, :, None], acc.shape)
-        total = tl.broadcast_to(total[:, :, None], acc.shape)
-        more = tl.join(square, total)
-        both, more = tl.split(tl.sum(tl.join(tl.join(acc, other), more), 0))
+        both = tl.join(tl.join(acc, other), tl.join(square, square))
+        both, square = tl.split(tl.sum(both, 0))
         acc, other = tl.split(both)
-        square, total = tl.split(more)
-        if NORM:
-            factor = tl.rsqrt(square / K + eps)
-        if raised:
-            acc -= RAISED * total
-            other -= RAISED * total
+        square, _ = tl.split(square)
+        factor = tl.rsqrt(square / K + eps)
     else:
         acc = tl.sum(acc, 0)
         other = acc
-    if scale is not None:
-        larger: tl.constexpr = 1.0 if INTERPRETED else 1 / SMALLER
-        at = scale + one_of_each(row, SLICES)
-        acc *= tl.load(at)[None, :] * larger
+    if int8:
+        acc *= scales
         if PAIRED:
-            other *= tl.load(at + second)[None, :] * larger
+            other *= other_scales
     if NORM:
         acc *= factor
         other *= factor
     return acc, other
+
+
+@triton.jit
+def with_product(acc, y, w, INT8: tl.constexpr):
+    """acc + y @ w of tokens y (PARTS, slices, columns) and weights w (PARTS,
+    columns, slices of rows); of weights in int8 its transpose.
+
+    The first operand of tensor cores has 16 rows, the second 8 columns. So
+    weights as the first need half as many products. In bf16 they would also
+    need copies: a thread's 16 bytes of one row are a second operand as they
+    are loaded.
+    """
+    if INT8:
+        w, y = tl.trans(w.to(y.dtype), 0, 2, 1), tl.trans(y, 0, 2, 1)
+        return tl.dot(w, y, acc)
+    else:
+        return tl.dot(y, w.to(y.dtype), acc)
+
+
+@triton.jit
+def lowered(acc, totals):
+    """The products (PARTS, slices of rows, slices of tokens) of weights that
+    are RAISED, less what this adds: so many times the sum of each slice of a
+    token, which each of the 16 rows of `totals` (PARTS, 16, slices) is."""
+    parts: tl.constexpr = acc.shape[0]
+    rows: tl.constexpr = min(16, acc.shape[1])
+    if rows < 16:
+        totals = tl.reshape(totals, (parts, 16 // rows, rows, acc.shape[2]))
+        totals = tl.max(totals, 1)
+    each = tl.reshape(acc, (parts, acc.shape[1] // rows, rows, acc.shape[2]))
+    return tl.reshape(each - RAISED * totals[:, None], acc.shape)
 
 
 @triton.jit
@@ -237,8 +275,10 @@ def of_equal_slices(products, SLICES: tl.constexpr):
         products = tl.reshape(products, (parts, tokens, SLICES, rows, SLICES))
         of_slice = tl.arange(0, SLICES)
         equal = of_slice[:, None, None] == of_slice[None, None, :]
-        products = tl.sum(tl.where(equal[None, None], products, 0.0), 4)
-        return tl.sum(products, 2)
+        products = tl.where(equal[None, None], products, 0.0)
+        products = tl.permute(products, 0, 1, 3, 2, 4)
+        products = tl.reshape(products, (parts, tokens, rows, SLICES * SLICES))
+        return tl.sum(products, 3)
 
 
 @triton.jit
@@ -271,21 +311,20 @@ def operand(w, INTERPRETED: tl.constexpr):
 
 @triton.jit
 def unpacked(w, INTERPRETED: tl.constexpr):
-    """Words of four int8 -> float16, as RAISED more. A GPU converts few
-    integers a cycle. So put each byte, made unsigned by its highest bit, into
-    the number 1024, where it counts from 1."""
+    """Words of four bytes -> weights in float16, as RAISED more. A GPU converts
+    few integers a cycle. So put each byte into the number 1024, where it counts
+    from 1."""
     if INTERPRETED:
-        first = (w << 24 >> 24).to(tl.float32)
-        second = (w << 16 >> 24).to(tl.float32)
-        third = (w << 8 >> 24).to(tl.float32)
-        fourth = (w >> 24).to(tl.float32)
+        first = (w & 255).to(tl.float32) - ZERO
+        second = (w >> 8 & 255).to(tl.float32) - ZERO
+        third = (w >> 16 & 255).to(tl.float32) - ZERO
+        fourth = (w >> 24 & 255).to(tl.float32) - ZERO
     else:
         first, second, third, fourth = tl.inline_asm_elementwise(
             """{
-            .reg .b32 bytes, low, high;
-            xor.b32 bytes, $4, 0x80808080;
-            prmt.b32 low, bytes, 0x64646464, 0x4140;
-            prmt.b32 high, bytes, 0x64646464, 0x4342;
+            .reg .b32 low, high;
+            prmt.b32 low, $4, 0x64646464, 0x4140;
+            prmt.b32 high, $4, 0x64646464, 0x4342;
             mov.b32 {$0, $1}, low;
             mov.b32 {$2, $3}, high;
             }""",
@@ -333,17 +372,37 @@ def operands_of(
     INTERPRETED: tl.constexpr,
 ):  # fmt: skip
     """What multiplies a block of weights, in the order of the weights' columns,
-    the same in another order, and the tokens themselves in this other order,
-    (PARTS, slices of tokens, columns) each."""
+    the same in the order of 2 columns at a time, and the tokens themselves in
+    that order, (PARTS, slices of tokens, columns) each. Of bytes, the compiler
+    takes 4 columns at a time: another order would move them between threads."""
     raw = ordered(y, SLICED, 2)
     if NORM:
         y = product(y, gain, INTERPRETED)
     if INTERPRETED:  # there bf16 products are wrong
         y, raw = y.to(tl.float32), raw.to(tl.float32)
     elif EACH == 16:
-        smaller = tl.full(y.shape, SMALLER, y.dtype)
-        y = product(y, smaller, INTERPRETED).to(tl.float16)
+        y = smaller(y)
     return ordered(y, SLICED, EACH // 4), ordered(y, SLICED, 2), raw
+
+
+@triton.jit
+def smaller(y):
+    """y * SMALLER in float16; of bf16 two at a time."""
+    if y.dtype == tl.bfloat16:
+        return tl.inline_asm_elementwise(
+            """{
+            .reg .b32 factor, zero, first, second, both;
+            mov.b32 factor, 0x3b803b80;
+            mov.b32 zero, 0x80008000;
+            fma.rn.bf16x2 both, $1, factor, zero;
+            shl.b32 first, both, 16;
+            and.b32 second, both, 0xffff0000;
+            cvt.rn.f16x2.f32 $0, second, first;
+            }""",
+            "=r,r", [y], dtype=tl.float16, is_pure=True, pack=2,
+        )  # fmt: skip
+    else:
+        return (y.to(tl.float32) * SMALLER).to(tl.float16)
 
 
 @triton.jit

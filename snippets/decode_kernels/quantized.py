@@ -9,12 +9,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+ZERO = 128
+"""The code of a weight of 0."""
+
 
 # --8<-- [start:quantize]
 def quantize(weight: Tensor) -> tuple[Tensor, Tensor]:
-    """Codes (rows, k) in int8 and a float32 scale (rows,) for a weight
-    (rows, k): `codes * scale[:, None]` differs from the weight by at most half
-    a scale.
+    """Codes (rows, k), from 1 to 255 in uint8, and a float32 scale (rows,) for
+    a weight (rows, k): `(codes - ZERO) * scale[:, None]` differs from the
+    weight by at most half a scale.
 
     Symmetric by row: a row's largest magnitude becomes 127, and 0 stays 0. A
     row of zeros has the scale 1. Raises `ValueError` for infinities and NaN.
@@ -24,8 +27,8 @@ def quantize(weight: Tensor) -> tuple[Tensor, Tensor]:
     if not largest.isfinite().all():
         raise ValueError("cannot quantize infinite weights or NaN")
     scale = torch.where(largest > 0, largest / 127, 1.0)
-    codes = (weight / scale[:, None]).round().clamp(-127, 127)
-    return codes.to(torch.int8), scale
+    codes = (weight / scale[:, None]).round().clamp(-127, 127) + ZERO
+    return codes.to(torch.uint8), scale
 
 
 # --8<-- [end:quantize]
@@ -43,12 +46,12 @@ class Int8Linear(nn.Module):
         self.register_buffer("scale", scale)
 
     def forward(self, x: Tensor) -> Tensor:
-        y = F.linear(x, self.codes.to(x.dtype))
+        y = F.linear(x, self.codes.to(x.dtype) - ZERO)
         return (y.float() * self.scale).to(x.dtype)
 
     def dequantized(self) -> Tensor:
         """The weight (rows, k) that the codes mean, in float32."""
-        return self.codes.float() * self.scale[:, None]
+        return (self.codes.float() - ZERO) * self.scale[:, None]
 
 
 def quantized(module: nn.Module) -> nn.Module:

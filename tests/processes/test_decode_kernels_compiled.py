@@ -87,7 +87,7 @@ def code_of(
             types.pop(name, None)
             (types if int8 else constants)[name] = "*fp32" if int8 else None
     if int8:
-        types |= dict.fromkeys({"weight", "head"} & {*types}, "*i8")
+        types |= dict.fromkeys({"weight", "head"} & {*types}, "*u8")
     if capability >= 90 and "DEPENDENT" in constants:
         options["launch_pdl"] = True
     return read(build(kernel, types, {**constants, "INTERPRETED": False}, capability, warps, 3, **options))

@@ -19,7 +19,7 @@ from snippets.decode_kernels.experiments import EXPERIMENTS
 from snippets.decode_kernels.experiments.parts import part_bytes
 from snippets.decode_kernels.experiments.tiles_swept import WRITTEN, name_of
 from snippets.decode_kernels.llama_decode import operators
-from snippets.decode_kernels.quantized import Int8Linear, bytes_saved, quantize, quantized
+from snippets.decode_kernels.quantized import ZERO, Int8Linear, bytes_saved, quantize, quantized
 from snippets.decode_kernels.sizes import Tile, Tiles
 from snippets.decoder import model
 from snippets.decoder.compiling import join_projections
@@ -221,7 +221,8 @@ def test_weights_are_rounded_by_row() -> None:
     weight = torch.randn(9, 33) * torch.logspace(-9, 9, 9)[:, None]
     weight[4] = 0.0
     codes, scale = quantize(weight)
-    assert codes.dtype == torch.int8
+    assert codes.dtype == torch.uint8
+    codes = codes.to(torch.int16) - ZERO
     assert codes.shape == weight.shape
     assert scale.dtype == torch.float32
     assert bool(((codes * scale[:, None] - weight).abs() <= 0.5001 * scale[:, None]).all())
