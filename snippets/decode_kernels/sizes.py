@@ -48,7 +48,7 @@ class Tiles:
 LONG = 4096
 """Rows of a model of this width or more are cut into longer blocks."""
 ONE_TOKEN = Tiles(
-    qkv=Tile(4, 2, 4, 1),
+    qkv=Tile(4, 1, 2, 2),
     out=Tile(2, 1, 1, 8),
     gate_up=Tile(2, 1, 1, 4),
     down=Tile(8, 1, 8, 2),
@@ -62,18 +62,18 @@ ONE_TOKEN_LONG = Tiles(
     head=Tile(8, 1, 4, 2),
 )
 INT8_ONE_TOKEN = Tiles(
-    qkv=Tile(8, 1, 4, 1),
-    out=Tile(16, 1, 4, 1),
-    gate_up=Tile(2, 1, 4, 1),
+    qkv=Tile(2, 1, 1, 4),
+    out=Tile(8, 1, 4, 1),
+    gate_up=Tile(4, 1, 1, 2),
     down=Tile(4, 1, 4, 3),
     head=Tile(8, 1, 4, 2),
 )
 INT8_ONE_TOKEN_LONG = Tiles(
     qkv=Tile(4, 1, 2, 2),
-    out=Tile(8, 1, 4, 4),
-    gate_up=Tile(4, 1, 2, 1),
-    down=Tile(16, 1, 4, 2),
-    head=Tile(8, 1, 2, 1),
+    out=Tile(16, 1, 4, 1),
+    gate_up=Tile(2, 1, 1, 4),
+    down=Tile(4, 1, 4, 4),
+    head=Tile(8, 1, 4, 2),
 )
 FEW_TOKENS = Tiles(
     qkv=Tile(4, 1, 8, 2),
