@@ -50,7 +50,7 @@ def decode_qkv_kernel(
     start_next(DEPENDENT)
     half: tl.constexpr = HEAD_DIM // 2
     first = tl.program_id(0) * ROWS
-    pair = grouped(first, (heads + 2 * kv_heads) * half, ROWS, SLICES)
+    pair = grouped(first, (heads + 2 * kv_heads) * half, ROWS, SLICES, PARTS)
     row = pair_row(pair, HEAD_DIM)
     held, below = hold(weight, row, half, K, SLICES, STEPS, PARTS, HELD)
     now, cos, sin = turn_of(
@@ -95,7 +95,7 @@ def decode_residual_kernel(
 ):  # fmt: skip
     start_next(DEPENDENT)
     first = tl.program_id(0) * ROWS
-    row = grouped(first, N, ROWS, SLICES)
+    row = grouped(first, N, ROWS, SLICES, PARTS)
     held, _ = hold(weight, row, None, K, SLICES, STEPS, PARTS, HELD)
     wait_for_previous(DEPENDENT)
     residual_tile(
@@ -114,7 +114,7 @@ def decode_gate_up_kernel(
 ):  # fmt: skip
     start_next(DEPENDENT)
     first = tl.program_id(0) * ROWS
-    row = grouped(first, N, ROWS, SLICES)
+    row = grouped(first, N, ROWS, SLICES, PARTS)
     held, below = hold(weight, row, N, K, SLICES, STEPS, PARTS, HELD)
     wait_for_previous(DEPENDENT)
     gate_up_tile(
@@ -132,7 +132,7 @@ def decode_head_kernel(
     HELD: tl.constexpr, INTERPRETED: tl.constexpr, DEPENDENT: tl.constexpr,
 ):  # fmt: skip
     start_next(DEPENDENT)
-    row = grouped(tl.program_id(0) * ROWS, N, ROWS, SLICES)
+    row = grouped(tl.program_id(0) * ROWS, N, ROWS, SLICES, PARTS)
     held, _ = hold(weight, row, None, K, SLICES, STEPS, PARTS, HELD)
     wait_for_previous(DEPENDENT)
     head_part(

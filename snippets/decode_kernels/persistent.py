@@ -81,7 +81,7 @@ def residual_part(
     programs = tl.num_programs(0)
     me, tiles = tl.program_id(0), tl.cdiv(N, ROWS)
     for tile in tl.range(me, tiles, programs, num_stages=1):
-        next_row = grouped((tile + programs) * ROWS, N, ROWS, SLICES)
+        next_row = grouped((tile + programs) * ROWS, N, ROWS, SLICES, PARTS)
         following, _ = hold(
             weight, next_row, None, K, SLICES, STEPS, PARTS, HELD
         )
@@ -117,11 +117,11 @@ def decode_step_kernel(
     half: tl.constexpr = HEAD_DIM // 2
     pairs = (heads + 2 * kv_heads) * half
     # the rows of the first tile of each part
-    my_row = pair_row(grouped(me * QKV, pairs, QKV, SLICES), HEAD_DIM)
-    my_out = grouped(me * OUT, K, OUT, SLICES)
-    my_down = grouped(me * DOWN, K, DOWN, SLICES)
-    my_up = grouped(me * UP, H, UP, SLICES)
-    my_word = grouped(me * HEAD, N, HEAD, SLICES)
+    my_row = pair_row(grouped(me * QKV, pairs, QKV, SLICES, PARTS), HEAD_DIM)
+    my_out = grouped(me * OUT, K, OUT, SLICES, PARTS)
+    my_down = grouped(me * DOWN, K, DOWN, SLICES, PARTS)
+    my_up = grouped(me * UP, H, UP, SLICES, PARTS)
+    my_word = grouped(me * HEAD, N, HEAD, SLICES, PARTS)
     passed = 0
     held, below = hold(
         address(table, 1, head), my_row, half, K, SLICES, STEPS, PARTS, HELD
@@ -142,7 +142,9 @@ def decode_step_kernel(
         tiles = tl.cdiv(pairs, QKV)
         for tile in tl.range(me, tiles, programs, num_stages=1):
             first = tile * QKV
-            next_pair = grouped(first + programs * QKV, pairs, QKV, SLICES)
+            next_pair = grouped(
+                first + programs * QKV, pairs, QKV, SLICES, PARTS
+            )
             following, following_below = hold(
                 qkv,
                 pair_row(next_pair, HEAD_DIM),
@@ -185,7 +187,7 @@ def decode_step_kernel(
         arrive_and_wait(arrived, passed, INTERPRETED)
         tiles = tl.cdiv(H, UP)
         for tile in tl.range(me, tiles, programs, num_stages=1):
-            next_row = grouped((tile + programs) * UP, H, UP, SLICES)
+            next_row = grouped((tile + programs) * UP, H, UP, SLICES, PARTS)
             following, following_below = hold(
                 gate_up, next_row, H, K, SLICES, STEPS, PARTS, HELD
             )

@@ -39,12 +39,22 @@ def units(first, ROWS: tl.constexpr):
 
 
 @triton.jit
-def grouped(first, count, ROWS: tl.constexpr, SLICES: tl.constexpr):
-    """The same rows, SLICES times each, as (8, groups). Behind the last of
-    `count` rows, this row again: its weights may be loaded, and its results are
-    not stored twice."""
+def once_each(first, count, ROWS: tl.constexpr):
+    """The same; behind the last of `count` rows, this row again."""
+    return tl.minimum(units(first, ROWS), count - 1)
+
+
+@triton.jit
+def grouped(
+    first, count,
+    ROWS: tl.constexpr, SLICES: tl.constexpr, PARTS: tl.constexpr,
+):  # fmt: skip
+    """The same rows, SLICES times each, of each thread: (32 * PARTS, groups).
+    Behind the last of `count` rows, this row again: its weights may be loaded,
+    and its results are not stored twice."""
     group = tl.arange(0, ROWS * SLICES // 8)[None, :]
-    row = (tl.arange(0, 8)[:, None] + group * 8) // SLICES
+    of_thread = tl.arange(0, 32 * PARTS)[:, None] // 4 % 8
+    row = (of_thread + group * 8) // SLICES
     return tl.minimum(first + row, count - 1)
 
 
@@ -55,9 +65,9 @@ def hold(
     K: tl.constexpr, SLICES: tl.constexpr, STEPS: tl.constexpr,
     PARTS: tl.constexpr, HELD: tl.constexpr, other_weight=None,
 ):  # fmt: skip
-    """Start loading the first HELD blocks of `row` (8, groups) of a weight
-    (rows, K) into registers. Nothing waits for the loads until the weights are
-    used.
+    """Start loading the first HELD blocks of `row` (threads, groups) of a
+    weight (rows, K) into registers. Nothing waits for the loads until the
+    weights are used.
 
     Unless `second` is None, also of the rows so far down, in `other_weight` if
     there is one. Returns two tuples of blocks, the second one empty without
@@ -85,17 +95,19 @@ def block_of(
     K: tl.constexpr, SLICES: tl.constexpr, STEPS: tl.constexpr,
     PARTS: tl.constexpr,
 ):  # fmt: skip
-    """The block of these rows that begins at column k: (4 threads, 8 slices,
-    PARTS, STEPS, groups of slices, weights in 16 bytes). Weights in int8 come
-    as words of four: a loop that keeps bytes needs a register for each."""
+    """The block of these rows that begins at column k: (threads, STEPS, groups
+    of slices, weights in 16 bytes). Weights in int8 come as words
+    of four: a loop that keeps bytes needs a register for each."""
     in_word: tl.constexpr = 4 if weight.dtype.element_ty == tl.uint8 else 1
     each: tl.constexpr = 8 if in_word == 1 else 4
     if in_word == 4:
         weight = weight.to(tl.pointer_type(tl.int32))
     words: tl.constexpr = K // in_word
     col = columns_of(SLICES, STEPS, PARTS, each) + k // in_word
-    col += tl.arange(0, each)[None, None, None, None, None, :]
-    at = weight + row[None, :, None, None, :, None].to(tl.int64) * words + col
+    col += tl.arange(0, each)[None, None, None, :]
+    at = weight + row[:, None, :, None].to(tl.int64) * words + col
+    # a hint: neighbors of the first axis are for neighboring threads
+    at = tl.max_contiguous(at, (2, 1, 1, each))
     if words % (STEPS * PARTS * SLICES * 4 * each) == 0:
         return tl.load(at, eviction_policy="evict_first")
     else:
@@ -108,11 +120,10 @@ def columns_of(
     EACH: tl.constexpr,
 ):  # fmt: skip
     """The first of EACH columns in 16 bytes of each thread, slice, part and
-    step of a block: (4, 8, PARTS, STEPS, 1, 1)."""
-    thread = tl.arange(0, 4)[:, None, None, None, None, None]
-    of_slice = tl.arange(0, 8)[None, :, None, None, None, None] % SLICES
-    part = tl.arange(0, PARTS)[None, None, :, None, None, None]
-    step = tl.arange(0, STEPS)[None, None, None, :, None, None]
+    step of a block: (threads, STEPS, 1, 1)."""
+    of_all = tl.arange(0, 32 * PARTS)[:, None, None, None]
+    step = tl.arange(0, STEPS)[None, :, None, None]
+    part, thread, of_slice = of_all // 32, of_all % 4, of_all // 4 % SLICES
     return (((step * PARTS + part) * SLICES + of_slice) * 4 + thread) * EACH
 
 
@@ -120,17 +131,17 @@ def columns_of(
 # --8<-- [start:multiply]
 @triton.jit
 def multiply(
-    x, gain, weight, scale, row, second, held, held_below, M, eps,
+    x, gain, weight, scale, row, once, second, held, held_below, M, eps,
     K: tl.constexpr, TOKENS: tl.constexpr, SLICES: tl.constexpr,
     STEPS: tl.constexpr, PARTS: tl.constexpr, NORM: tl.constexpr,
     PAIRED: tl.constexpr, CACHE: tl.constexpr, INTERPRETED: tl.constexpr,
     other_weight=None,
 ):  # fmt: skip
-    """Products of tokens x (M, K) with `row` (8, groups) of a weight (rows, K),
-    and if PAIRED with the rows `second` further down, of `other_weight` if
-    there is one: two tensors (TOKENS, rows), or the same one twice. The
-    first blocks of these rows are those of `hold`; each later block is loaded
-    as many blocks before its use.
+    """Products of tokens x (M, K) with `row` (threads, groups) of a weight
+    (rows, K), `once` (rows,) if it has a scale, and if PAIRED with the rows
+    `second` further down, of `other_weight` if there is one: two tensors
+    (TOKENS, rows), or the same one twice. The first blocks of these rows are
+    those of `hold`; each later block is loaded as many blocks before its use.
 
     With NORM, of x behind an RMS norm with `gain` (K,). The norm's factor is
     the same for all products of a token, so it may come last: the sum of
@@ -164,11 +175,10 @@ def multiply(
         gains += (g,)  # type: ignore[assignment]
     if int8:
         larger: tl.constexpr = 1.0 if INTERPRETED else 1 / SMALLER
-        at = scale + one_of_each(row, SLICES)[None, :]
-        scales = tl.load(at) * larger
+        scales = tl.load(scale + once)[None, :] * larger
         other_scales = scales
         if PAIRED:
-            other_scales = tl.load(at + second) * larger
+            other_scales = tl.load(scale + once + second)[None, :] * larger
     for k in tl.static_range(0, K, width):
         if k + ahead * width < K:
             later = k + ahead * width
@@ -281,13 +291,6 @@ def of_equal_slices(products, SLICES: tl.constexpr):
         return tl.sum(products, 3)
 
 
-@triton.jit
-def one_of_each(row, SLICES: tl.constexpr):
-    """(8, groups) -> (rows,), each row once."""
-    rows: tl.constexpr = 8 * row.shape[1] // SLICES
-    return tl.max(tl.reshape(tl.trans(row), (rows, SLICES)), 1)
-
-
 # --8<-- [end:multiply]
 # --8<-- [start:operands]
 @triton.jit
@@ -297,15 +300,15 @@ def operand(w, INTERPRETED: tl.constexpr):
     together: tl.constexpr = 4 if w.dtype == tl.int32 else 2
     if w.dtype == tl.int32:
         w = unpacked(w, INTERPRETED)
-    PARTS: tl.constexpr = w.shape[2]
-    columns: tl.constexpr = w.shape[3] * 4 * w.shape[5]
-    rows: tl.constexpr = 8 * w.shape[4]
+    parts: tl.constexpr = w.shape[0] // 32
+    columns: tl.constexpr = w.shape[1] * 4 * w.shape[3]
+    rows: tl.constexpr = 8 * w.shape[2]
     w = tl.reshape(
         w,
-        (4, 8, PARTS, w.shape[3], w.shape[4], w.shape[5] // together, together),
+        (parts, 8, 4, w.shape[1], w.shape[2], w.shape[3] // together, together),
     )
     return tl.reshape(
-        tl.permute(w, 2, 3, 5, 0, 6, 4, 1), (PARTS, columns, rows)
+        tl.permute(w, 0, 3, 5, 2, 6, 4, 1), (parts, columns, rows)
     )
 
 
@@ -331,8 +334,8 @@ def unpacked(w, INTERPRETED: tl.constexpr):
             "=h,=h,=h,=h,r", [w], dtype=(tl.float16,) * 4, is_pure=True, pack=1,
         )  # fmt: skip
     four = tl.join(tl.join(first, third), tl.join(second, fourth))
-    each: tl.constexpr = 4 * w.shape[5]
-    return tl.reshape(four, (4, 8, w.shape[2], w.shape[3], w.shape[4], each))
+    each: tl.constexpr = 4 * w.shape[3]
+    return tl.reshape(four, (w.shape[0], w.shape[1], w.shape[2], each))
 
 
 @triton.jit
@@ -346,14 +349,16 @@ def tokens_at(
     bytes multiplies, and the gain of a norm at these columns."""
     loads: tl.constexpr = EACH // 8
     load = tl.arange(0, TOKENS * SLICES // 8 * loads)
-    load = load[None, None, None, None, :, None]
+    load = load[None, None, :, None]
     col = columns_of(SLICES, STEPS, PARTS, EACH) + load % loads * 8 + k
-    col += tl.arange(0, 8)[None, None, None, None, None, :]
-    token = tl.arange(0, 8)[None, :, None, None, None, None]
+    col += tl.arange(0, 8)[None, None, None, :]
+    token = tl.arange(0, 32 * PARTS)[:, None, None, None] // 4 % 8
     token = (token + load // loads * 8) // SLICES
     # behind the last token this token again, since a row of results is its own
     token = tl.minimum(token, M - 1)
     at, its_gain = x + token * K + col, gain + col + token * 0
+    at = tl.max_contiguous(at, (2, 1, 1, 8))
+    its_gain = tl.max_contiguous(its_gain, (2, 1, 1, 8))
     g = 0.0
     if K % (STEPS * PARTS * SLICES * 4 * EACH) == 0:
         y = tl.load(at, cache_modifier=CACHE)
@@ -407,16 +412,16 @@ def smaller(y):
 
 @triton.jit
 def ordered(y, SLICED: tl.constexpr, TOGETHER: tl.constexpr):
-    """(4, 8, PARTS, STEPS, loads, 8) -> (PARTS, slices of tokens, columns)."""
-    PARTS: tl.constexpr = y.shape[2]
+    """(threads, STEPS, loads, 8) -> (PARTS, slices of tokens, columns)."""
+    parts: tl.constexpr = y.shape[0] // 32
     many: tl.constexpr = SLICED // 8
-    loads: tl.constexpr = y.shape[4] // many
-    columns: tl.constexpr = y.shape[3] * loads * 32
+    loads: tl.constexpr = y.shape[2] // many
+    columns: tl.constexpr = y.shape[1] * loads * 32
     y = tl.reshape(
-        y, (4, 8, PARTS, y.shape[3], many, loads, 8 // TOGETHER, TOGETHER)
+        y, (parts, 8, 4, y.shape[1], many, loads, 8 // TOGETHER, TOGETHER)
     )
     return tl.reshape(
-        tl.permute(y, 2, 4, 1, 3, 5, 6, 0, 7), (PARTS, SLICED, columns)
+        tl.permute(y, 0, 4, 1, 3, 5, 6, 2, 7), (parts, SLICED, columns)
     )
 
 

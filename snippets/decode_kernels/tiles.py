@@ -13,7 +13,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from .products import grouped, hold, multiply, units
+from .products import grouped, hold, multiply, once_each, units
 
 
 @triton.jit
@@ -52,12 +52,13 @@ def qkv_tile(
     the same element of the second half.
     """
     half: tl.constexpr = HEAD_DIM // 2
-    row = pair_row(
-        grouped(first, (heads + 2 * kv_heads) * half, ROWS, SLICES), HEAD_DIM
-    )
+    pairs = (heads + 2 * kv_heads) * half
     low, high = multiply(
-        x, gain, weight, scale, row, half, held, held_below, M, eps, K, TOKENS,
-        SLICES, STEPS, PARTS, True, True, CACHE, INTERPRETED,
+        x, gain, weight, scale,
+        pair_row(grouped(first, pairs, ROWS, SLICES, PARTS), HEAD_DIM),
+        pair_row(once_each(first, pairs, ROWS), HEAD_DIM), half, held,
+        held_below, M, eps, K, TOKENS, SLICES, STEPS, PARTS, True, True, CACHE,
+        INTERPRETED,
     )  # fmt: skip
     cos, sin = cos[None, :], sin[None, :]
     below, above = low * cos - high * sin, high * cos + low * sin
@@ -99,8 +100,9 @@ def residual_tile(
     at = token * N + row
     before = tl.load(x + at, there, 0.0, cache_modifier=".cg")
     acc, _ = multiply(
-        y, y, weight, scale, grouped(first, N, ROWS, SLICES), 0, held, held, M,
-        0.0, K, TOKENS, SLICES, STEPS, PARTS, False, False, CACHE, INTERPRETED,
+        y, y, weight, scale, grouped(first, N, ROWS, SLICES, PARTS),
+        once_each(first, N, ROWS), 0, held, held, M, 0.0, K, TOKENS, SLICES,
+        STEPS, PARTS, False, False, CACHE, INTERPRETED,
     )  # fmt: skip
     acc += before.to(tl.float32)
     to = x if out is None else out
@@ -119,9 +121,10 @@ def gate_up_tile(
     (2 N, K) holds the rows of gate, then the rows of up, or is the weight of
     gate (N, K), and `up_weight` (N, K) the other."""
     gate, up = multiply(
-        x, gain, weight, scale, grouped(first, N, ROWS, SLICES),
-        N if up_weight is None else 0, held, held_below, M, eps, K, TOKENS,
-        SLICES, STEPS, PARTS, True, True, CACHE, INTERPRETED, up_weight,
+        x, gain, weight, scale, grouped(first, N, ROWS, SLICES, PARTS),
+        once_each(first, N, ROWS), N if up_weight is None else 0, held,
+        held_below, M, eps, K, TOKENS, SLICES, STEPS, PARTS, True, True, CACHE,
+        INTERPRETED, up_weight,
     )  # fmt: skip
     value = gate * tl.sigmoid(gate) * up
     token, row = tl.arange(0, TOKENS)[:, None], units(first, ROWS)[None, :]
@@ -153,16 +156,17 @@ def head_part(
     for tile in tl.range(me, tl.cdiv(N, ROWS), programs, num_stages=1):
         row = tile * ROWS + tl.arange(0, ROWS)[None, :]
         following, _ = hold(
-            weight, grouped((tile + programs) * ROWS, N, ROWS, SLICES), None,
-            K, SLICES, STEPS, PARTS, HELD,
+            weight, grouped((tile + programs) * ROWS, N, ROWS, SLICES, PARTS),
+            None, K, SLICES, STEPS, PARTS, HELD,
         )  # fmt: skip
         # 0 in each round, which the compiler does not know: otherwise it would
         # keep all of x in registers meanwhile
         zero = tl.where(tile == N, 16, 0)
         logit, _ = multiply(
             x + zero, gain + zero, weight, scale,
-            grouped(tile * ROWS, N, ROWS, SLICES), 0, held, held, M, eps, K,
-            TOKENS, SLICES, STEPS, PARTS, True, False, CACHE, INTERPRETED,
+            grouped(tile * ROWS, N, ROWS, SLICES, PARTS),
+            once_each(tile * ROWS, N, ROWS), 0, held, held, M, eps, K, TOKENS,
+            SLICES, STEPS, PARTS, True, False, CACHE, INTERPRETED,
         )  # fmt: skip
         # compared as a model compares: rounded
         logit = logit.to(x.dtype.element_ty).to(tl.float32)

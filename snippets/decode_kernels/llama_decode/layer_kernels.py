@@ -47,9 +47,8 @@ def decode_project_kernel(
     other = tl.where(is_v, v_weight, k_weight)
     weight = tl.where(is_q, q_weight, other)
     own_heads = tl.where(is_q, heads, kv_heads)
-    row = pair_row(
-        grouped(own_tile * ROWS, own_heads * half, ROWS, SLICES), HEAD_DIM
-    )
+    row = grouped(own_tile * ROWS, own_heads * half, ROWS, SLICES, PARTS)
+    row = pair_row(row, HEAD_DIM)
     held, below = hold(weight, row, half, K, SLICES, STEPS, PARTS, HELD)
     if tile == 0:  # attention counts from zero
         counter = tl.arange(0, COUNTERS)
@@ -68,8 +67,8 @@ def decode_project_kernel(
     if position is not None:
         now = tl.load(position)
     low, high = multiply(
-        x, gain, weight, None, row, half, held, below, M, eps, K, TOKENS,
-        SLICES, STEPS, PARTS, True, True, ".ca", INTERPRETED,
+        x, gain, weight, None, row, None, half, held, below, M, eps, K,
+        TOKENS, SLICES, STEPS, PARTS, True, True, ".ca", INTERPRETED,
     )  # fmt: skip
     first = low * cos_low - high * sin_low
     last = high * cos_high + low * sin_high
@@ -113,7 +112,7 @@ def decode_residual_kernel(
     """out (M, N) = x (M, N) + y (M, K) @ weight.T; out may be x."""
     start_next(DEPENDENT)
     first = tl.program_id(0) * ROWS
-    row = grouped(first, N, ROWS, SLICES)
+    row = grouped(first, N, ROWS, SLICES, PARTS)
     held, _ = hold(weight, row, None, K, SLICES, STEPS, PARTS, HELD)
     wait_for_previous(DEPENDENT)
     residual_tile(
@@ -132,7 +131,7 @@ def decode_gate_up_kernel(
     """out (M, N) = silu(norm(x) @ gate.T) * (norm(x) @ up.T)."""
     start_next(DEPENDENT)
     first = tl.program_id(0) * ROWS
-    row = grouped(first, N, ROWS, SLICES)
+    row = grouped(first, N, ROWS, SLICES, PARTS)
     held, below = hold(gate, row, 0, K, SLICES, STEPS, PARTS, HELD, up)
     wait_for_previous(DEPENDENT)
     gate_up_tile(
