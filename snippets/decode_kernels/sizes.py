@@ -66,7 +66,7 @@ INT8_ONE_TOKEN = Tiles(
     out=Tile(8, 1, 4, 1),
     gate_up=Tile(4, 1, 1, 2),
     down=Tile(4, 1, 4, 3),
-    head=Tile(8, 1, 4, 2),
+    head=Tile(16, 1, 4, 1),
 )
 INT8_ONE_TOKEN_LONG = Tiles(
     qkv=Tile(4, 1, 2, 2),
