@@ -47,7 +47,12 @@ def error_over_compiled(device: Device) -> Figure:
 @claim("DK34", at_least(0.98))
 def same_tokens(device: Device) -> Figure:
     """In an answer of the smaller model, float32 confirms at least 0.98 times as many tokens of the early-launch step
-    as of the max-autotune graph."""
+    as of the max-autotune graph.
+
+    After the first difference, two answers have different tokens, so they meet different near ties of two logits. The
+    one-kernel step rounds at the same places as the early-launch step, and float32 confirms another number of its
+    tokens. So a part of the difference is chance.
+    """
     found = [equal(device, SMALL_MODEL, each) for each in (EARLY, MAX_AUTOTUNE)]
     if not found[1]:
         raise NotTimed("float32 confirms no token of the max-autotune graph")
@@ -67,7 +72,11 @@ def int8_kernels_are_exact(device: Device) -> Figure:
 @claim("DK36", at_least(2))
 def rounding_outweighs_kernels(device: Device) -> Figure:
     """Rounding the larger model's weights to int8 changes the logits at least twice as much as computing with int8
-    weights in the early-launch step."""
+    weights in the early-launch step.
+
+    Each kernel rounds its results to bf16, and these errors add up over all layers. With the larger model, they come
+    close to half of the change that rounding the weights makes.
+    """
     rounding = float(entry(device, errors_of(LARGE_MODEL), INT8 + EARLY, "quantized"))
     own = error(device, LARGE_MODEL, INT8 + EARLY)
     if not own:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from kinetoscope.html import Cell, Html, table
 from snippets.decode_kernels.findings.names import EARLY, MODELS, REDUCE_OVERHEAD, tokens_of, transformers_of
-from snippets.decode_kernels.findings.rungs import SMALL_MODEL
+from snippets.decode_kernels.findings.rungs import SMALL_MODEL, steady_us
 from snippets.lab.charts.numbers import figure_cell
 from snippets.lab.finding import (
     Device,
@@ -21,7 +21,7 @@ from snippets.lab.finding import (
     unpaired_ratio,
 )
 from snippets.lab.finding.probed import difference, entry, ratio, time
-from snippets.lab.page import show as show
+from snippets.lab.page import floor_bars, show as show
 
 DYNAMIC, STATIC, COMPILED = "dynamic", "static eager", "static"
 CACHES = {DYNAMIC: "dynamic", STATIC: "static, not compiled", COMPILED: "static, compiled"}
@@ -109,6 +109,15 @@ def fewer_of_a_layer(device: Device) -> Figure:
     counts = [kernel_count(device, DYNAMIC, layers) for layers in LAYERS]
     layers = MODELS[SMALL_MODEL][1].layers
     return Figure(round((counts[0].number - counts[1].number) / layers), origin=counts[0].origin)
+
+
+def opening(device: Device) -> Html:
+    """A token of `generate` with plain layers and with our layers, by cache, above the early-launch step."""
+    tokens: dict[str, Figure] = {}
+    for way, cache in CACHES.items():
+        tokens |= {f"cache: {cache}; {LAYERS[each]} layers": layers_us(device, way, each) for each in LAYERS}
+    step = ("early-launch step: without transformers", steady_us(device, SMALL_MODEL, EARLY))
+    return floor_bars(device, step, tokens, "Time of a token of generate with 1.1 billion weights")
 
 
 def transformers_table(device: Device) -> Html:

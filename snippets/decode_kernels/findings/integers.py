@@ -71,11 +71,7 @@ def error(device: Device, model: str, variant: str) -> float:
 @claim("DK31", at_least(1.7), scope="timing")
 def int8_gain(device: Device) -> Figure:
     """For the larger model, the early-launch step writes at least 1.7 times as many tokens per second with int8 weights
-    as with bf16 weights.
-
-    With int8 weights, reading takes half of the time, but the time beyond reading grows. A kernel then converts and
-    multiplies twice as many numbers for each byte that it reads. We didn't measure how much of the time this takes.
-    """
+    as with bf16 weights."""
     return gain(device, LARGE_MODEL)
 
 

@@ -175,8 +175,8 @@ def large_energy(device: Device) -> Figure:
     """For the larger model, a token of the early-launch step takes no more energy than a token of the reduce-overhead
     step.
 
-    The early-launch step takes less time, but draws more power, up to the power limit. Our guess, not measured: our
-    kernels need more energy for arithmetic, because they multiply in float32.
+    The early-launch step takes less time, but draws more power. A token of the max-autotune graph also takes more
+    energy than a token of the reduce-overhead step. We didn't measure which part of the GPU takes this energy.
     """
     return unpaired_ratio(*(joules(device, LARGE_MODEL, each) for each in (EARLY, REDUCE_OVERHEAD)))
 

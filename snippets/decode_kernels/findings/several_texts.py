@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kinetoscope.html import Html
-from snippets.decode_kernels.findings.names import EARLY, HEADINGS, steady_of
+from snippets.decode_kernels.findings.names import EARLY, HEADINGS, REDUCE_OVERHEAD, steady_of
 from snippets.decode_kernels.findings.rung_pieces import shares
 from snippets.decode_kernels.findings.rungs import (
     LARGE_MODEL,
@@ -69,7 +69,13 @@ def share_table(device: Device) -> Html:
     return shares(device, (1, TEXTS))
 
 
+def eight_over_compiled(device: Device) -> Figure:
+    """The time of the smaller model's early-launch step for eight texts over that of the reduce-overhead step."""
+    return unpaired_ratio(*(steady_us(device, SMALL_MODEL, each, TEXTS) for each in (EARLY, REDUCE_OVERHEAD)))
+
+
 FIGURES: Mapping[str, Measure] = {
+    "eight_over_compiled": eight_over_compiled,
     "eight_tokens_per_s": lambda device: tokens_per_s(steady_us(device, LARGE_MODEL, EARLY, TEXTS), TEXTS),
     "eight_floor_us": lambda device: model_floor(device, LARGE_MODEL, TEXTS),
     "eight_us": lambda device: steady_us(device, LARGE_MODEL, EARLY, TEXTS),

