@@ -11,6 +11,7 @@ from snippets.decode_kernels.findings.rungs import (
     LARGE_MODEL,
     SMALL_MODEL,
     best_over_compiled,
+    joules,
     model_floor,
     steady_us,
     tokens_per_s,
@@ -76,6 +77,8 @@ def eight_over_compiled(device: Device) -> Figure:
 
 FIGURES: Mapping[str, Measure] = {
     "eight_over_compiled": eight_over_compiled,
+    "eight_joules": lambda device: joules(device, LARGE_MODEL, EARLY, TEXTS),
+    "eight_compiled_joules": lambda device: joules(device, LARGE_MODEL, REDUCE_OVERHEAD, TEXTS),
     "eight_tokens_per_s": lambda device: tokens_per_s(steady_us(device, LARGE_MODEL, EARLY, TEXTS), TEXTS),
     "eight_floor_us": lambda device: model_floor(device, LARGE_MODEL, TEXTS),
     "eight_us": lambda device: steady_us(device, LARGE_MODEL, EARLY, TEXTS),

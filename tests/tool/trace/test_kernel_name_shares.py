@@ -13,7 +13,6 @@ from kinetoscope.trace.kernel_names import decode_kernel_name
 from tests.tool.diagnosis.recorded import DEVICES
 from tests.tool.recorded import experiments, recorded
 from tests.tool.trace.public import PUBLIC_TRACES, needs_public_traces
-from tests.tool.trace.test_kernel_names import TOO_COMMON
 
 NVIDIA_LIMIT = 0.01
 AMD_LIMIT = 0.05
@@ -69,4 +68,4 @@ def test_the_library_of_all_gpu_time_of_our_recordings(device: str) -> None:
         for activity in recorded(experiment, device).activities:
             time[activity.name] += activity.duration_us
     assert time
-    assert unknown_us(Counter({name: us for name, us in time.items() if name not in TOO_COMMON})) == 0
+    assert unknown_us(time) == 0
