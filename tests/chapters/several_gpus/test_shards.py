@@ -72,6 +72,7 @@ def losses() -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for world in LOOPS for name in LOOPS[world]])
 def test_several_processes_have_the_losses_of_one(losses: dict[str, Any], name: str) -> None:
     mean, expected = losses[name]

@@ -542,6 +542,7 @@ def test_a_line_of_geglu_makes_stale_what_runs_it() -> None:
     assert stale == {f"{chapter}/{name}" for chapter, names in runs.items() for name in names}
 
 
+@pytest.mark.slow
 def test_an_addition_makes_nothing_stale() -> None:
     code = Code(SOURCES)
     for path in (

@@ -26,7 +26,7 @@ FLOWS = ("ac2g", "fwdbwd")
 PROCESS = ("process_name", "process_labels", "process_sort_index")
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*NAMES[:1], *(pytest.param(name, marks=pytest.mark.slow) for name in NAMES[1:])])
 def test_the_report_of_the_job_stays(name: str, tmp_path: Path) -> None:
     paths, output = sorted(JOBS.glob(f"{name}.rank*.json.gz")), tmp_path / "job.json.gz"
     merge_ranks(paths, output)
