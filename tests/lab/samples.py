@@ -97,7 +97,7 @@ def current_fingerprint(experiment_id: str) -> str:
         (experiment,) = find(experiment_id)
     except UnknownName:
         return "f" * 16
-    return fingerprint(experiment)
+    return fingerprint(experiment, gpu=environment().device)
 
 
 def sample(experiment_id: str = "mlp/eager", **changed: Any) -> Recording:

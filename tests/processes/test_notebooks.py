@@ -72,7 +72,9 @@ def results() -> NotebookRuns:
 def test_a_notebook_runs_on_a_cpu(results: NotebookRuns, notebook: Notebook) -> None:
     run = results.by_name[notebook.name]
     assert run.failed == ""
-    content = fill(notebook, run.outputs, RunInfo(notebook.fingerprint, run.seconds, environment()))
+    content = fill(
+        notebook, run.outputs, RunInfo(notebook.fingerprint(environment().device), run.seconds, environment())
+    )
     assert Notebook(notebook.path, content).state == "recorded"
     assert not PRIVATE.search(json.dumps(content))
     texts = [output["data"]["text/plain"] for cell in run.outputs for output in cell if "data" in output]

@@ -82,7 +82,7 @@ class Process:
                 chapter=experiment.chapter,
                 experiment=experiment.name,
                 label=experiment.label,
-                fingerprint=fingerprint(experiment, self.sources),
+                fingerprint=fingerprint(experiment, self.sources, place.device),
                 session=now(),
                 environment=place,
                 capture_s=round(time.monotonic() - started, 1),

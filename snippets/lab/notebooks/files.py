@@ -116,16 +116,17 @@ class Notebook:
         """The slug of the device that recorded it; empty if it is not recorded. Raises `NotebookError`."""
         return slug(self.run_info.environment.device) if self.run_info else ""
 
-    @property
-    def fingerprint(self) -> str:
-        """Hash of its code without the set-up cell, of what that reaches, and of the protocol."""
-        return text_fingerprint("\n".join(code_cells(self.content)[1:]), f"lab {NOTEBOOK_PROTOCOL}")
+    def fingerprint(self, gpu: str) -> str:
+        """Hash of its code without the set-up cell, of what that reaches on a GPU, and of the protocol."""
+        code = "\n".join(code_cells(self.content)[1:])
+        return text_fingerprint(code, f"lab {NOTEBOOK_PROTOCOL}", gpu=gpu)
 
     @property
     def state(self) -> str:
         """`recorded`, `stale`, `missing`, or `unreadable: ...`."""
         try:
-            run_info, fingerprint, problems = self.run_info, self.fingerprint, list(output_problems(self.content))
+            run_info, problems = self.run_info, list(output_problems(self.content))
+            fingerprint = self.fingerprint(run_info.environment.device if run_info else "")
         except (NotebookError, SyntaxError, ValueError, RecursionError) as error:
             return f"unreadable: {error}"
         if run_info is None:
@@ -237,7 +238,8 @@ def record_notebook(root: Path, notebook: Notebook, device: str, run: RunNoteboo
             return "\n".join(own.failed.strip().splitlines()[:20])
         if slug(results.environment.device) != device:
             return f"the notebook ran on {results.environment.device}, not on {device}"
-        content = fill(notebook, own.outputs, RunInfo(notebook.fingerprint, own.seconds, results.environment))
+        fingerprint = notebook.fingerprint(results.environment.device)
+        content = fill(notebook, own.outputs, RunInfo(fingerprint, own.seconds, results.environment))
         write_whole(notebook.path, dumped(content))
     except (CellFailed, RecordingError, OSError) as error:
         return str(error)

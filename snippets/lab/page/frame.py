@@ -122,7 +122,7 @@ def provenance(device: Device, chapter: str) -> Html:
         return missing
     recordings = [load_recording(device.root, device.name, f"{chapter}/{name}") for name in names]
     newest = max(recordings, key=lambda recording: recording.environment.date).environment
-    code = measured_code()
+    code = measured_code(gpu=newest.device)
     now = {experiment.name: experiment for experiment in experiments(chapter)}
     current = {name: code.fingerprint(each) for name, each in now.items()}
     stale = [one for one in recordings if current.get(one.experiment, one.fingerprint) != one.fingerprint]

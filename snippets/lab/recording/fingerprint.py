@@ -2,6 +2,7 @@
 
 A fingerprint covers what an experiment is (parameters, sweep, schedule, ...), its maker, loop or probe, its work, and
 everything that these name, in their chapter and in others: functions, classes, constants, kernels, and files of data.
+Of a table of choices by GPU, only the choices for the GPU of the recording count.
 Names of files, order, comments, docstrings, formatting, imports and whatever else stands beside it do not count. The
 lab that measures counts as the number `PROTOCOL`. This module and those that it imports use only the standard library,
 so that any Python computes the same.
@@ -12,6 +13,7 @@ from __future__ import annotations
 import ast
 import functools
 import hashlib
+import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 PROTOCOL = 2
 """Part of every fingerprint: increase it when a change in snippets/lab/capture changes the measured values."""
 SOURCES = Path(__file__).resolve().parents[2]
+CHOICES = "tuned.json"
+"""The name of a table of choices: an object with a key for each GPU."""
 DESCRIBED = (
     "parameters",
     "sweep",
@@ -48,28 +52,39 @@ FUNCTIONS = ("make", "loop", "probe", "work")
 
 def is_stale(recording: Recording, experiment: Experiment, sources: Path = SOURCES) -> bool:
     """Whether what an experiment reaches has changed since it was recorded."""
-    return recording.fingerprint != fingerprint(experiment, sources)
+    return recording.fingerprint != fingerprint(experiment, sources, recording.environment.device)
 
 
-def fingerprint(experiment: Experiment, sources: Path = SOURCES) -> str:
-    """Hash of what an experiment reaches in the chapters below `sources`, and of `PROTOCOL`: 16 hexadecimal digits."""
-    return measured_code(sources).fingerprint(experiment)
+def fingerprint(experiment: Experiment, sources: Path = SOURCES, gpu: str = "") -> str:
+    """Hash of what an experiment reaches in the chapters below `sources`, and of `PROTOCOL`: 16 hexadecimal digits.
+
+    `gpu`: the name of the GPU whose choices count; without it, those of every GPU do.
+    """
+    return measured_code(sources, gpu).fingerprint(experiment)
 
 
-def text_fingerprint(text: str, protocol: str, sources: Path = SOURCES) -> str:
-    """Hash of a program that uses chapters, such as the cells of a notebook. Raises `SyntaxError`."""
-    return measured_code(sources).text_fingerprint(text, protocol)
+def text_fingerprint(text: str, protocol: str, sources: Path = SOURCES, gpu: str = "") -> str:
+    """Hash of a program that uses chapters, such as the cells of a notebook, with a GPU's choices. Raises
+    `SyntaxError`."""
+    return measured_code(sources, gpu).text_fingerprint(text, protocol)
 
 
-def measured_code(sources: Path = SOURCES) -> MeasuredCode:
-    """The chapters below a folder as they are now. Whoever asks for many fingerprints asks for this once."""
-    return _measured_code(sources.resolve(), _stamp(sources))
+def measured_code(sources: Path = SOURCES, gpu: str = "") -> MeasuredCode:
+    """The chapters below a folder as they are now, with the choices for a GPU. Whoever asks for many fingerprints asks
+    for this once."""
+    return _measured_code(sources.resolve(), _stamp(sources), gpu)
+
+
+@lru_cache(maxsize=16)
+def _measured_code(sources: Path, stamp: frozenset[tuple[str, int]], gpu: str) -> MeasuredCode:
+    """Kept until a file of a chapter changes."""
+    return MeasuredCode(_code(sources, stamp), gpu)
 
 
 @lru_cache(maxsize=8)
-def _measured_code(sources: Path, stamp: frozenset[tuple[str, int]]) -> MeasuredCode:
-    """Kept until a file of a chapter changes."""
-    return MeasuredCode(Code(sources))
+def _code(sources: Path, stamp: frozenset[tuple[str, int]]) -> Code:
+    """Read once for all GPUs."""
+    return Code(sources)
 
 
 def _stamp(sources: Path) -> frozenset[tuple[str, int]]:
@@ -91,8 +106,9 @@ def _stamp(sources: Path) -> frozenset[tuple[str, int]]:
 class MeasuredCode:
     """The chapters' code, with a hash of each definition that covers whatever it reaches."""
 
-    def __init__(self, code: Code) -> None:
+    def __init__(self, code: Code, gpu: str = "") -> None:
         self.code = code
+        self.gpu = gpu
         self._hashes: dict[Definition, str] = {}
         self._fingerprints: dict[int, tuple[Experiment, str]] = {}
         """By the `id` of an experiment, which is kept, so that no other one gets its `id`."""
@@ -170,8 +186,15 @@ class MeasuredCode:
             for piece in node.shape
         ]
         parts += sorted(map(name, node.beside))
-        parts += sorted(f"{path.name} {hashlib.sha256(path.read_bytes()).hexdigest()}" for path in node.data)
+        parts += sorted(f"{path.name} {hashlib.sha256(self._data(path)).hexdigest()}" for path in node.data)
         return hashlib.sha256("".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
+
+    def _data(self, path: Path) -> bytes:
+        """What counts of a file of data."""
+        content = path.read_bytes()
+        if not self.gpu or path.name != CHOICES:
+            return content
+        return json.dumps(json.loads(content).get(self.gpu, {}), sort_keys=True).encode()
 
     def _value_text(self, value: object, roots: list[Definition]) -> str:
         """A function, or data that it is given, as text; the definitions that it is go to `roots`."""

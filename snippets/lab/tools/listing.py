@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import functools
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from kinetoscope.trace.events import TraceError
@@ -93,7 +94,7 @@ def states(device: Device) -> Iterator[tuple[str, str]]:
 def experiment_states(device: Device, chapter: str) -> dict[str, str]:
     """`recorded`, `stale`, `missing`, `needs 2 GPUs`, `missing trace` or `unreadable: ...` for each experiment of a
     chapter, by id."""
-    code = measured_code()
+    code = functools.cache(lambda gpu: measured_code(gpu=gpu))
     return {experiment.id: _state(device, experiment, code) for experiment in experiments(chapter)}
 
 
@@ -101,7 +102,7 @@ def stale_beside(device: Device, chosen: Iterable[Experiment]) -> str:
     """A line about other chapters with stale recordings, or empty: changed code may belong to several chapters."""
     ids = {experiment.id for experiment in chosen}
     others = (one for chapter in chapters() for one in experiments(chapter) if one.id not in ids)
-    code = measured_code()
+    code = functools.cache(lambda gpu: measured_code(gpu=gpu))
     stale = Counter(one.chapter for one in others if _state(device, one, code) == "stale")
     if not stale:
         return ""
@@ -111,7 +112,7 @@ def stale_beside(device: Device, chosen: Iterable[Experiment]) -> str:
     )
 
 
-def _state(device: Device, experiment: Experiment, code: MeasuredCode) -> str:
+def _state(device: Device, experiment: Experiment, code: Callable[[str], MeasuredCode]) -> str:
     recording = None
     try:
         recording = load_recording(device.root, device.name, experiment.id)
@@ -123,4 +124,5 @@ def _state(device: Device, experiment: Experiment, code: MeasuredCode) -> str:
         return "missing" if experiment.gpus == 1 else f"{NEEDS}{experiment.gpus} GPUs"
     except (RecordingError, TraceError) as error:
         return f"unreadable: {error}"
-    return "recorded" if recording.fingerprint == code.fingerprint(experiment) else "stale"
+    is_current = recording.fingerprint == code(recording.environment.device).fingerprint(experiment)
+    return "recorded" if is_current else "stale"

@@ -34,7 +34,7 @@ PINNED = {
     "capture/supervisor.py": "13a87701b410da2f",
     "capture/timing.py": "f59b096a837d25d2",
     "capture/trial.py": "fe3ca9bc71098869",
-    "capture/worker.py": "96017c9bc191a6ca",
+    "capture/worker.py": "37ce142d30b18ccf",
     "experiment": "285bbace2fab2cf5",
 }
 CURE = (

@@ -109,7 +109,7 @@ def test_a_recorded_notebook_holds_outputs_and_environment(root: Path) -> None:
         "A lab & more",
         "labs/mlp",
     )
-    assert after.run_info == RunInfo(before.fingerprint, 2.5, environment(device=DEVICE_NAME))
+    assert after.run_info == RunInfo(before.fingerprint(DEVICE_NAME), 2.5, environment(device=DEVICE_NAME))
     assert [cell.get("execution_count") for cell in after.content["cells"]] == [None, 1, 2]
     assert after.content["cells"][2]["outputs"] == OUTPUTS[1]
     assert [path.name for path in after.path.parent.iterdir()] == ["mlp.ipynb"]
@@ -152,9 +152,11 @@ def test_the_fingerprint_is_of_the_cells_and_of_what_they_reach(root: Path) -> N
         "from snippets.mlp.model import GeGLU\nGeGLU(1, 2)",
         "from snippets.linear.model import linear\nlinear(1, 2)",
     )
-    found = {notebook.fingerprint, *(write_notebook(root, SETUP, cell).fingerprint for cell in cells)}
+    found = {notebook.fingerprint(""), *(write_notebook(root, SETUP, cell).fingerprint("") for cell in cells)}
     assert len(found) == 4
-    assert write_notebook(root, "import sys", "1 + 1").fingerprint == notebook.fingerprint, "less the set-up cell"
+    assert write_notebook(root, "import sys", "1 + 1").fingerprint("") == notebook.fingerprint(""), (
+        "less the set-up cell"
+    )
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import json
 import shutil
 import subprocess
 import sys
@@ -561,15 +562,30 @@ def test_an_addition_makes_nothing_stale() -> None:
 
 
 def test_the_shipped_choices_make_stale_what_they_decide(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They say which kernel of ours runs, so what runs none does not depend on them."""
-    code = module.measured_code()
-    before = {each.id: code.fingerprint(each) for each in EVERY_EXPERIMENT}
+    """They say which kernel of ours runs on a GPU, so what runs none does not depend on them, nor do other GPUs."""
+    code = Code(SOURCES)
+    before = {gpu: every_fingerprint(MeasuredCode(code, gpu)) for gpu in ("NVIDIA H200", "NVIDIA H100 80GB HBM3")}
     read = Path.read_bytes
-    monkeypatch.setattr(Path, "read_bytes", lambda path: read(path) + b" " * (path.name == "tuned.json"))
-    changed = MeasuredCode(Code(SOURCES))
-    stale = {each.id for each in EVERY_EXPERIMENT if changed.fingerprint(each) != before[each.id]}
+    monkeypatch.setattr(Path, "read_bytes", lambda path: with_another_choice(read(path), path.name))
+    after = {gpu: every_fingerprint(MeasuredCode(code, gpu)) for gpu in before}
+    assert after["NVIDIA H200"] == before["NVIDIA H200"]
+    changed, unchanged = after["NVIDIA H100 80GB HBM3"], before["NVIDIA H100 80GB HBM3"]
+    stale = {name for name in changed if changed[name] != unchanged[name]}
     assert {"fused_mlp/fused", "fused_mlp/kernelized", "fused_mlp/bfloat16_fused"} <= stale
     assert {name.partition("/")[0] for name in stale} <= {"decode_kernels", "decoder", "fact_check", "fused_mlp"}
+
+
+def every_fingerprint(code: MeasuredCode) -> dict[str, str]:
+    return {each.id: code.fingerprint(each) for each in EVERY_EXPERIMENT}
+
+
+def with_another_choice(content: bytes, name: str) -> bytes:
+    """The table of choices, with another choice for one GPU; any other file as it is."""
+    if name != module.CHOICES:
+        return content
+    choices = json.loads(content)
+    choices["NVIDIA H100 80GB HBM3"]["gate_up gelu_tanh 1x1x1 bfloat16"] = "two products"
+    return json.dumps(choices).encode()
 
 
 def other_pythons() -> list[str]:
