@@ -69,21 +69,6 @@ def int8_kernels_are_exact(device: Device) -> Figure:
     return Figure(error(device, LARGE_MODEL, INT8 + EARLY) / plain, "x", origin=_origin(device, LARGE_MODEL))
 
 
-@claim("DK36", at_least(2))
-def rounding_outweighs_kernels(device: Device) -> Figure:
-    """Rounding the larger model's weights to int8 changes the logits at least twice as much as computing with int8
-    weights in the early-launch step.
-
-    Each kernel rounds its results to bf16, and these errors add up over all layers. With the larger model, they come
-    close to half of the change that rounding the weights makes.
-    """
-    rounding = float(entry(device, errors_of(LARGE_MODEL), INT8 + EARLY, "quantized"))
-    own = error(device, LARGE_MODEL, INT8 + EARLY)
-    if not own:
-        raise NotTimed("the logits of the int8 step don't differ from float32")
-    return Figure(rounding / own, "x", origin=_origin(device, LARGE_MODEL))
-
-
 def answer_table(device: Device) -> Html:
     """Both models' answers: error of the logits, and tokens that float32 confirms, with the same and with the original
     weights."""

@@ -106,7 +106,7 @@ def barrier_over_kernel(device: Device) -> Figure:
     kernel.
 
     A barrier isn't the only time beyond reading. All parts of the one-kernel step share one number of warps, registers
-    and columns, so fewer loads run at the same time. We didn't measure how much of the time a barrier takes.
+    and columns, so not every part can have its best tile. We didn't measure how much of the time a barrier takes.
     """
     plain = beyond_each(device, PLAIN, floor_us(device), kernels_of(MODELS[SMALL_MODEL][1]))
     return unpaired_ratio(barrier_us(device), plain)

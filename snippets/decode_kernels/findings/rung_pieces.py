@@ -53,7 +53,7 @@ def rung_bars(device: Device) -> Html:
 def rung_table(device: Device, model: str, batch: int = 1) -> Html:
     """Every step of a model and batch: kernels and launches in its trace if it has one, times, rate, and energy."""
     texts = "one text" if batch == 1 else f"{batch} texts"
-    caption = f"A token with {model} weights and {texts}, by step"
+    caption = f"{'A token' if batch == 1 else 'A step'} with {model} weights and {texts}, by step"
     data = device[steady_of(model, batch)].data
     if "left_out" in data:
         return table(caption, ["step", "reason"], [["all steps", str(data["left_out"])]], text_columns=2)

@@ -112,8 +112,8 @@ def early_launches_save(device: Device) -> Figure:
 def one_over_early(device: Device) -> Figure:
     """For the smaller model, the one-kernel step takes between 0.9 and 1.1 times as long as the early-launch step.
 
-    The one-kernel step is also slower than the five-kernel step, which loads nothing at a boundary. So barriers alone
-    don't explain the time. All parts of the one-kernel step share one number of warps, registers and columns.
+    We didn't measure a barrier alone, so we don't know how much of the time the barriers take. Another possible reason:
+    all parts of the one-kernel step share one number of warps, registers and columns.
     """
     return over(device, ONE, EARLY)
 
@@ -143,8 +143,8 @@ def small_share(device: Device) -> Figure:
     """The faster of the early-launch step and the one-kernel step reads 1.1 billion weights at 75 % or more of the
     highest rate of reading.
 
-    A kernel of the smaller model reads for a few microseconds, so its start and its end take a large part of its time,
-    and attention waits several times: for the query, for the scores, and for the other programs.
+    A kernel of the smaller model reads for a few microseconds, so its start and its end take a large part of its time.
+    In attention, one load follows another: the last program loads the results of all other programs.
     """
     return read_share(device, SMALL_MODEL, best(device, SMALL_MODEL))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kinetoscope.html import Html
-from snippets.decode_kernels.findings.names import EARLY, HEADINGS, REDUCE_OVERHEAD, steady_of
+from snippets.decode_kernels.findings.names import EARLY, HEADINGS, ONE, REDUCE_OVERHEAD, steady_of
 from snippets.decode_kernels.findings.rung_pieces import shares
 from snippets.decode_kernels.findings.rungs import (
     LARGE_MODEL,
@@ -70,13 +70,17 @@ def share_table(device: Device) -> Html:
     return shares(device, (1, TEXTS))
 
 
-def eight_over_compiled(device: Device) -> Figure:
-    """The time of the smaller model's early-launch step for eight texts over that of the reduce-overhead step."""
-    return unpaired_ratio(*(steady_us(device, SMALL_MODEL, each, TEXTS) for each in (EARLY, REDUCE_OVERHEAD)))
+def eight_over_compiled(device: Device, variant: str = EARLY) -> Figure:
+    """The time of a step of the smaller model for eight texts over the time of the reduce-overhead step."""
+    return unpaired_ratio(*(steady_us(device, SMALL_MODEL, each, TEXTS) for each in (variant, REDUCE_OVERHEAD)))
 
 
 FIGURES: Mapping[str, Measure] = {
     "eight_over_compiled": eight_over_compiled,
+    "one_eight_over_compiled": lambda device: eight_over_compiled(device, ONE),
+    "eight_floor_tokens_per_s": lambda device: tokens_per_s(model_floor(device, LARGE_MODEL, TEXTS), TEXTS),
+    "small_eight_joules": lambda device: joules(device, SMALL_MODEL, EARLY, TEXTS),
+    "small_eight_compiled_joules": lambda device: joules(device, SMALL_MODEL, REDUCE_OVERHEAD, TEXTS),
     "eight_joules": lambda device: joules(device, LARGE_MODEL, EARLY, TEXTS),
     "eight_compiled_joules": lambda device: joules(device, LARGE_MODEL, REDUCE_OVERHEAD, TEXTS),
     "eight_tokens_per_s": lambda device: tokens_per_s(steady_us(device, LARGE_MODEL, EARLY, TEXTS), TEXTS),

@@ -66,6 +66,13 @@ def tile_table(device: Device, model: str) -> Html:
     return table(f"Early-launch steps with {model} weights, with another tile of one part", head, rows, text_columns=3)
 
 
+def fastest_tile(device: Device, model: str) -> Figure:
+    """The time of the fastest step with another tile of one part over the time with this book's tiles."""
+    return min((fastest_over_chosen(device, model, part) for part in CUT), key=lambda ratio: ratio.number)
+
+
 FIGURES: Mapping[str, Measure] = {
+    "fastest_tile_small": lambda device: fastest_tile(device, SMALL_MODEL),
+    "fastest_tile_large": lambda device: fastest_tile(device, LARGE_MODEL),
     "tile_count": lambda device: Figure(len(tried(device, SMALL_MODEL, "gate_up")), origin=device[TILES].origin),
 }

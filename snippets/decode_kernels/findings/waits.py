@@ -187,7 +187,7 @@ def plain_as_predicted(device: Device) -> Figure:
     """Reading, boundaries and tails together predict the time of the five-kernel step within a quarter.
 
     The prediction assumes that a kernel reads at the highest rate from its start to its end. But at its start, a kernel
-    waits for its first bytes, at its end its programs add up their sums, and attention waits several times.
+    waits for its first bytes, at its end its programs add up their sums, and in attention, one load follows another.
     """
     return unpaired_ratio(token_us(device, PLAIN), plain_predicted(device))
 
