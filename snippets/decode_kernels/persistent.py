@@ -146,15 +146,9 @@ def decode_step_kernel(
                 first + programs * QKV, pairs, QKV, SLICES, PARTS
             )
             following, following_below = hold(
-                qkv,
-                pair_row(next_pair, HEAD_DIM),
-                half,
-                K,
-                SLICES,
-                STEPS,
-                PARTS,
-                HELD,
-            )
+                qkv, pair_row(next_pair, HEAD_DIM), half, K, SLICES, STEPS,
+                PARTS, HELD,
+            )  # fmt: skip
             now, cos, sin = turn_of(
                 units(first, QKV), rotary, position, heads + kv_heads,
                 table_length, HEAD_DIM,

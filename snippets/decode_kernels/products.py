@@ -96,8 +96,8 @@ def block_of(
     PARTS: tl.constexpr,
 ):  # fmt: skip
     """The block of these rows that begins at column k: (threads, STEPS, groups
-    of slices, weights in 16 bytes). Weights in int8 come as words
-    of four: a loop that keeps bytes needs a register for each."""
+    of slices, weights in 16 bytes). Weights in int8 come as words of four: a
+    loop that keeps bytes needs a register for each."""
     in_word: tl.constexpr = 4 if weight.dtype.element_ty == tl.uint8 else 1
     each: tl.constexpr = 8 if in_word == 1 else 4
     if in_word == 4:
@@ -392,7 +392,7 @@ def operands_of(
 
 @triton.jit
 def smaller(y):
-    """y * SMALLER in float16; of bf16 two at a time."""
+    """y * SMALLER in float16; of bf16 two at a time (0x3b80 is SMALLER)."""
     if y.dtype == tl.bfloat16:
         return tl.inline_asm_elementwise(
             """{

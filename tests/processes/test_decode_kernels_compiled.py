@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import triton
 from triton.runtime.jit import JITFunction
 
 from snippets.decode_kernels import kernels, persistent
@@ -66,7 +67,7 @@ ROOM = 99 << 10
 """Bytes of shared memory that a program can have on the GPUs with the least."""
 SIZES = {2048: 5632, LONG: 14_336}
 """Width of a model -> the width of its MLP, for each of the default tiles for one token."""
-HEAD_STACK_BYTES = 64
+HEAD_STACK_BYTES = 64 if tuple(map(int, triton.__version__.split(".")[:2])) >= (3, 7) else 0
 """Of the head for 8 texts, Triton 3.7 keeps up to 14 numbers of a thread in memory. Triton 3.6 keeps none."""
 SHARED_BYTES = 227 << 10
 """Of a multiprocessor of an H100, and what each of its programs takes in addition."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from kinetoscope.html import Cell, Html, table
 from snippets.decode_kernels.findings.names import EARLY, HEADINGS, MODELS, ONE, PLAIN, steady_of, tokens_of
@@ -22,17 +22,18 @@ from snippets.lab.page import floor_bars, show as show
 
 def opening(device: Device) -> Html:
     """The larger model's steps above their floor."""
-    data = entry(device, steady_of(LARGE_MODEL), "variants")
-    ran = {each: heading for each, heading in HEADINGS.items() if each != ONE and "us" in data.get(each, {})}
-    rungs = {heading: steady_us(device, LARGE_MODEL, each) for each, heading in ran.items()}
-    floor = (FLOOR, model_floor(device, LARGE_MODEL))
-    return floor_bars(
-        device,
-        floor,
-        rungs,
-        "Time of one token with 8 billion weights, by step",
-        conditions="One text. Each step ran alone for seconds, without the profiler.",
-    )
+    headings = {each: heading for each, heading in HEADINGS.items() if each != ONE}
+    return steady_bars(device, LARGE_MODEL, 1, headings, f"Time of one token with {LARGE_MODEL} weights, by step")
+
+
+def steady_bars(device: Device, model: str, batch: int, headings: Mapping[str, str], caption: str) -> Html:
+    """The steps of a model that ran, of those with a heading, above the floor of the model."""
+    data = entry(device, steady_of(model, batch), "variants")
+    ran = {each: heading for each, heading in headings.items() if "us" in data.get(each, {})}
+    rungs = {heading: steady_us(device, model, each, batch) for each, heading in ran.items()}
+    texts = "One text" if batch == 1 else f"{batch} texts"
+    conditions = f"{texts}. Each step ran alone for seconds, without the profiler."
+    return floor_bars(device, (FLOOR, model_floor(device, model, batch)), rungs, caption, conditions=conditions)
 
 
 def early_bars(device: Device) -> Html:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kinetoscope.html import Html
-from snippets.decode_kernels.findings.names import EARLY, HEADINGS, ONE, REDUCE_OVERHEAD, steady_of
-from snippets.decode_kernels.findings.rung_pieces import shares
+from snippets.decode_kernels.findings.names import EARLY, HEADINGS, ONE, REDUCE_OVERHEAD
+from snippets.decode_kernels.findings.rung_pieces import shares, steady_bars
 from snippets.decode_kernels.findings.rungs import (
     LARGE_MODEL,
     SMALL_MODEL,
@@ -16,10 +16,9 @@ from snippets.decode_kernels.findings.rungs import (
     steady_us,
     tokens_per_s,
 )
-from snippets.decode_kernels.findings.waits import FLOOR, shared
-from snippets.decoder.findings.probed import entry
+from snippets.decode_kernels.findings.waits import shared
 from snippets.lab.finding import Device, Figure, Measure, at_most, claim, unpaired_ratio
-from snippets.lab.page import Computation, floor_bars, prediction as prediction, show as show
+from snippets.lab.page import Computation, prediction as prediction, show as show
 
 TEXTS = 8
 
@@ -56,13 +55,7 @@ EIGHT = Computation(
 
 def opening(device: Device) -> Html:
     """The smaller model's steps for eight texts above their floor."""
-    data = entry(device, steady_of(SMALL_MODEL, TEXTS), "variants")
-    ran = {each: heading for each, heading in HEADINGS.items() if "us" in data.get(each, {})}
-    rungs = {heading: steady_us(device, SMALL_MODEL, each, TEXTS) for each, heading in ran.items()}
-    floor = (FLOOR, model_floor(device, SMALL_MODEL, TEXTS))
-    conditions = "Each step ran alone for seconds, without the profiler."
-    caption = "Time of a step for eight texts with 1.1 billion weights"
-    return floor_bars(device, floor, rungs, caption, conditions=conditions)
+    return steady_bars(device, SMALL_MODEL, TEXTS, HEADINGS, f"Time of a step with {SMALL_MODEL} weights")
 
 
 def share_table(device: Device) -> Html:

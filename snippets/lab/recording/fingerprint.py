@@ -190,11 +190,15 @@ class MeasuredCode:
         return hashlib.sha256("".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
 
     def _data(self, path: Path) -> bytes:
-        """What counts of a file of data."""
+        """What counts of a file of data: of a broken table of choices, the whole file."""
         content = path.read_bytes()
         if not self.gpu or path.name != CHOICES:
             return content
-        return json.dumps(json.loads(content).get(self.gpu, {}), sort_keys=True).encode()
+        try:
+            choices = json.loads(content)
+        except ValueError:
+            return content
+        return json.dumps(choices.get(self.gpu, {}), sort_keys=True).encode() if isinstance(choices, dict) else content
 
     def _value_text(self, value: object, roots: list[Definition]) -> str:
         """A function, or data that it is given, as text; the definitions that it is go to `roots`."""

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 
-from snippets.decode_kernels import one_kernel, sizes, steps
+from snippets.decode_kernels import one_kernel, products, sizes, steps
 from snippets.decode_kernels.experiments import EXPERIMENTS
 from snippets.decode_kernels.experiments.parts import part_bytes
 from snippets.decode_kernels.experiments.tiles_swept import WRITTEN, name_of
@@ -337,6 +337,14 @@ def test_a_step_has_room_for_all_tiles_of_the_sweep(monkeypatch: pytest.MonkeyPa
             assert launched.pop() == ("decode_head_kernel", programs)
             assert step.best.shape[0] >= programs
             assert step.best.shape == step.best_row.shape == (step.best.shape[0], step.tokens)
+
+
+def test_the_numbers_in_the_instructions_of_int8_are_those_of_its_format() -> None:
+    """`prmt` puts a byte into the number 1024; tokens are multiplied by 0x3b80 in bf16."""
+    raised = torch.tensor(0x6400 + ZERO, dtype=torch.int16).view(torch.float16).item()
+    smaller = torch.tensor(0x3B80, dtype=torch.int16).view(torch.bfloat16).item()
+    assert (products.ZERO.value, products.RAISED.value) == (ZERO, raised)
+    assert products.SMALLER.value == smaller
 
 
 def test_rows_of_int8_have_16_elements() -> None:

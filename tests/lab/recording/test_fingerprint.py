@@ -575,6 +575,15 @@ def test_the_shipped_choices_make_stale_what_they_decide(monkeypatch: pytest.Mon
     assert {name.partition("/")[0] for name in stale} <= {"decode_kernels", "decoder", "fact_check", "fused_mlp"}
 
 
+@pytest.mark.parametrize("broken", [b"{", b"[]"])
+def test_a_broken_table_of_choices_counts_as_a_whole(monkeypatch: pytest.MonkeyPatch, broken: bytes) -> None:
+    (experiment,) = find("fused_mlp/fused")
+    read = Path.read_bytes
+    monkeypatch.setattr(Path, "read_bytes", lambda path: broken if path.name == module.CHOICES else read(path))
+    found = {MeasuredCode(Code(SOURCES), gpu).fingerprint(experiment) for gpu in ("", "NVIDIA H200")}
+    assert len(found) == 1
+
+
 def every_fingerprint(code: MeasuredCode) -> dict[str, str]:
     return {each.id: code.fingerprint(each) for each in EVERY_EXPERIMENT}
 

@@ -11,10 +11,9 @@ from kinetoscope.diagnosis.facts import Facts
 from kinetoscope.diagnosis.rule import CannotTell
 from kinetoscope.diagnosis.rules import RULES
 from kinetoscope.trace.events import PythonFunction, Trace
-from tests.tool.diagnosis.traces import cannot_tell, found, function, nothing, work, written
+from tests.tool.diagnosis.traces import BY_NAME, cannot_tell, found, function, nothing, work, written
 from tests.tool.events import Event, annotation, launch, op, step
 
-BY_NAME = {rule.name: rule for rule in RULES}
 NODE = "autograd::engine::evaluate_function: SelectBackward0"
 ADAM = "Optimizer.step#Adam.step"
 FETCH = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"

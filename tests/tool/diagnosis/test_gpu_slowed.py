@@ -6,21 +6,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from kinetoscope.diagnosis.rules import RULES
 from kinetoscope.trace.events import Trace
 from tests.tool.diagnosis.test_time_rules import several
-from tests.tool.diagnosis.traces import (
-    PINNED_UPLOAD,
-    cannot_tell,
-    copied,
-    found,
-    nothing,
-    work,
-    written,
-)
+from tests.tool.diagnosis.traces import BY_NAME, PINNED_UPLOAD, cannot_tell, copied, found, nothing, work, written
 from tests.tool.events import Event, annotation, launch, op, step
-
-BY_NAME = {rule.name: rule for rule in RULES}
 
 
 def test_gpu_slowed() -> None:

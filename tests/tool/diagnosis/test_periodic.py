@@ -8,9 +8,9 @@ import pytest
 
 from kinetoscope.diagnosis.facts import Facts
 from kinetoscope.diagnosis.per_step import usual, winsorized_mean
-from kinetoscope.diagnosis.rules import RULES
 from kinetoscope.trace.text import slow_steps
 from tests.tool.diagnosis.traces import (
+    BY_NAME,
     DOWNLOAD,
     Before,
     cannot_tell,
@@ -24,7 +24,6 @@ from tests.tool.diagnosis.traces import (
 )
 from tests.tool.events import Event, annotation, kernel, launch, op, step
 
-BY_NAME = {rule.name: rule for rule in RULES}
 FETCH = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
 
 

@@ -6,12 +6,9 @@ import pytest
 
 from kinetoscope.diagnosis.diagnose import diagnose
 from kinetoscope.diagnosis.facts import Facts
-from kinetoscope.diagnosis.rules import RULES
 from kinetoscope.trace.events import Trace
-from tests.tool.diagnosis.traces import PAGEABLE_UPLOAD, cannot_tell, copied, found, looped, nothing, written
+from tests.tool.diagnosis.traces import BY_NAME, PAGEABLE_UPLOAD, cannot_tell, copied, found, looped, nothing, written
 from tests.tool.events import Event, kernel, launch, op, step
-
-BY_NAME = {rule.name: rule for rule in RULES}
 
 
 def call(name: str, start: float, duration: float) -> Event:

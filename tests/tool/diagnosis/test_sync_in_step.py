@@ -9,20 +9,18 @@ from kinetoscope.diagnosis.rules import RULES
 from kinetoscope.report.headline import headline
 from kinetoscope.trace.events import Trace
 from tests.tool.diagnosis.traces import (
+    BY_NAME,
     DOWNLOAD,
+    STACK,
     cannot_tell,
     copied,
     found,
-    function,
     nothing,
     work,
     written,
 )
 from tests.tool.events import Event, annotation, kernel, launch, op, step
 from tests.tool.report.samples import diagnosed
-
-BY_NAME = {rule.name: rule for rule in RULES}
-STACK = [function("train.py(3): <module>", 0.0, 9e6), function("train.py(12): step", 1.0, 8e6)]
 
 
 def waiting(*, reads: bool) -> Trace:

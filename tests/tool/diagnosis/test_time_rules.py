@@ -14,9 +14,11 @@ from kinetoscope.diagnosis.rules import RULES
 from kinetoscope.trace.events import Trace
 from tests.tool.diagnosis.test_sync_in_step import waiting
 from tests.tool.diagnosis.traces import (
+    BY_NAME,
     DOWNLOAD,
     PAGEABLE_UPLOAD,
     PINNED_UPLOAD,
+    STACK,
     cannot_tell,
     copied,
     found,
@@ -28,9 +30,6 @@ from tests.tool.diagnosis.traces import (
     written,
 )
 from tests.tool.events import Event, annotation, kernel, launch, op, overhead, step
-
-BY_NAME = {rule.name: rule for rule in RULES}
-STACK = [function("train.py(3): <module>", 0.0, 9e6), function("train.py(12): step", 1.0, 8e6)]
 
 
 def test_rules_stand_in_the_order_of_their_names() -> None:

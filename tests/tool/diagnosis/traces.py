@@ -9,10 +9,12 @@ import msgspec
 
 from kinetoscope.diagnosis.facts import Facts
 from kinetoscope.diagnosis.rule import CannotTell, Finding, Rule
+from kinetoscope.diagnosis.rules import RULES
 from kinetoscope.trace import kineto
 from kinetoscope.trace.events import GpuActivity, PythonFunction, Trace
 from tests.tool.events import HOST, Event, annotation, kernel, launch, memcpy, op, trace_bytes
 
+BY_NAME = {rule.name: rule for rule in RULES}
 MAIN = f"{HOST}/{HOST}"
 PAGEABLE_UPLOAD = "Memcpy HtoD (Pageable -> Device)"
 PINNED_UPLOAD = "Memcpy HtoD (Pinned -> Device)"
@@ -26,6 +28,9 @@ def written(*events: Event, functions: Sequence[PythonFunction] = ()) -> Trace:
 
 def function(name: str, start: float, duration: float, thread: str = MAIN) -> PythonFunction:
     return PythonFunction(name, start, duration, thread)
+
+
+STACK = [function("train.py(3): <module>", 0.0, 9e6), function("train.py(12): step", 1.0, 8e6)]
 
 
 def copied(name: str, correlation: int, start: float, duration: float, moved_bytes: int = 4096) -> Event:
