@@ -50,16 +50,16 @@ LONG = 4096
 ONE_TOKEN = Tiles(
     qkv=Tile(4, 1, 2, 2),
     out=Tile(2, 1, 1, 8),
-    gate_up=Tile(2, 1, 1, 4),
+    gate_up=Tile(4, 1, 2, 2),
     down=Tile(8, 1, 8, 2),
-    head=Tile(8, 1, 4, 2),
+    head=Tile(8, 1, 2, 2),
 )
 ONE_TOKEN_LONG = Tiles(
-    qkv=Tile(2, 1, 2, 4),
+    qkv=Tile(4, 1, 2, 2),
     out=Tile(8, 1, 4, 4),
-    gate_up=Tile(4, 1, 2, 2),
-    down=Tile(4, 1, 8, 4),
-    head=Tile(8, 1, 4, 2),
+    gate_up=Tile(2, 1, 2, 4),
+    down=Tile(8, 1, 2, 4),
+    head=Tile(4, 1, 4, 2),
 )
 INT8_ONE_TOKEN = Tiles(
     qkv=Tile(2, 1, 1, 4),

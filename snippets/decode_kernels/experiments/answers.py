@@ -41,9 +41,9 @@ def answers(
 
     Returns {variant: {"error": of the logits of the chosen tokens, relative,
     against float32 over the same weights, "equal": tokens that float32 over
-    the same weights chooses too, "quantized": relative error of all logits,
-    both in float32, of the variant's weights against the weights before, so 0
-    in bf16, "equal_before": tokens that float32 over the weights before
+    the same weights chooses too, "quantized": relative error of the same
+    logits, both in float32, of the variant's weights against the weights
+    before, so 0 in bf16, "equal_before": tokens that float32 over the weights before
     chooses too, "tokens"}}, or {"left_out": why}.
     """
     import torch
@@ -59,11 +59,13 @@ def answers(
         text = torch.cat((ids, answer[:, :-1]), dim=1)
         before = exact_logits(model, text)[0, prompt - 1 :]
         same = exact_logits(exact_of(name, model), text)[0, prompt - 1 :]
-        chosen = same.gather(1, answer[0, :, None])[:, 0]
+        chosen, chosen_before = (
+            each.gather(1, answer[0, :, None])[:, 0] for each in (same, before)
+        )
         found[name] = {
             "error": relative(logits, chosen),
             "equal": int((same.argmax(1) == answer[0]).sum()),
-            "quantized": relative(same, before),
+            "quantized": relative(chosen, chosen_before),
             "equal_before": int((before.argmax(1) == answer[0]).sum()),
             "tokens": tokens,
         }
