@@ -18,7 +18,7 @@ STEPS = 2
 
 
 @triton.jit
-def decode_outside_kernel(out):
+def decode_outside_kernel(out: tl.tensor) -> None:
     tl.store(out + tl.arange(0, 64), 1.0)
 
 
