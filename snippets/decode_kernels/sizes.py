@@ -57,9 +57,9 @@ ONE_TOKEN = Tiles(
 ONE_TOKEN_LONG = Tiles(
     qkv=Tile(4, 1, 2, 2),
     out=Tile(8, 1, 4, 4),
-    gate_up=Tile(2, 1, 2, 4),
-    down=Tile(8, 1, 2, 4),
-    head=Tile(4, 1, 4, 2),
+    gate_up=Tile(4, 1, 4, 2),
+    down=Tile(8, 1, 4, 4),
+    head=Tile(4, 1, 2, 4),
 )
 INT8_ONE_TOKEN = Tiles(
     qkv=Tile(2, 1, 1, 4),
@@ -76,17 +76,17 @@ INT8_ONE_TOKEN_LONG = Tiles(
     head=Tile(8, 1, 4, 2),
 )
 FEW_TOKENS = Tiles(
-    qkv=Tile(4, 1, 8, 2),
+    qkv=Tile(4, 1, 4, 2),
     out=Tile(8, 1, 8, 4),
-    gate_up=Tile(8, 2, 2, 2),
+    gate_up=Tile(8, 1, 2, 4),
     down=Tile(16, 1, 8, 4),
-    head=Tile(8, 2, 4, 2),
+    head=Tile(8, 1, 4, 4),
 )
 FEW_TOKENS_LONG = Tiles(
     qkv=Tile(8, 1, 4, 2),
     out=Tile(8, 1, 4, 4),
-    gate_up=Tile(8, 2, 2, 2),
-    down=Tile(16, 2, 8, 2),
+    gate_up=Tile(8, 1, 2, 4),
+    down=Tile(16, 1, 8, 4),
     head=Tile(16, 1, 4, 4),
 )
 SIXTEEN_TOKENS = Tiles(
