@@ -1,4 +1,4 @@
-"""python -m tests.chapters.decode_kernels.few_steps KIND|outside: some decode steps, for a tool that watches kernels."""
+"""python -m tests.chapters.decode_kernels.few_steps KIND|outside: a few decode steps, to be watched."""
 
 from __future__ import annotations
 
