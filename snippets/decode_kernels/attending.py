@@ -8,8 +8,6 @@ import triton.language as tl
 
 LOWEST = tl.constexpr(-1e30)
 """Below every score."""
-EMPTY = tl.constexpr(-1)
-"""The bits of a float32 that no computation returns: a NaN, but another one."""
 
 
 @triton.jit
@@ -59,10 +57,7 @@ def attend_tile(
     mask=None, mask_stride=0,
 ):  # fmt: skip
     """One split of the keys of one head of keys and values, for the group of
-    query heads that share it. One program combines all splits: if splits are
-    counted in `arrived`, the last one to arrive. Without `arrived`, the program
-    of the last split waits for the values of the splits before. All of sums
-    and tops must then be EMPTY before, and are EMPTY after.
+    query heads that share it. The last split to arrive combines all splits.
 
     Of SPLITS blocks of keys that follow each other, a split has one. It loads
     its first block before it knows the position, and each further block as
@@ -130,31 +125,25 @@ def attend_tile(
         tl.store(to_sums, acc, asked[:, None])
         tl.store(tops + one * 2, top, asked)
         tl.store(tops + one * 2 + 1, weights, asked)
-        last = split == used - 1
-        if arrived is not None:
-            tl.debug_barrier()  # all threads have stored before one says so
-            last = tl.atomic_add(arrived + of, 1) == used - 1
-        if last:
+        tl.debug_barrier()  # all threads have stored before one says so
+        if tl.atomic_add(arrived + of, 1) == used - 1:
             its = tl.arange(0, GROUP)
             its_head = sequence * heads + kv_head * group + its
             mean = combined(
-                sums, tops, its_head, its < group, used, HEAD_DIM, GROUP,
-                SPLITS, arrived is None,
-            )  # fmt: skip
+                sums, tops, its_head, its < group, used, HEAD_DIM, GROUP, SPLITS
+            )
             to = out + its_head[:, None] * HEAD_DIM + d[None, :]
             tl.store(to, mean.to(out.dtype.element_ty), (its < group)[:, None])
-            if arrived is not None:
-                tl.store(arrived + of, 0)  # for the next layer
+            tl.store(arrived + of, 0)  # for the next layer
 
 
 @triton.jit
 def combined(
     sums, tops, head, asked, used,
     HEAD_DIM: tl.constexpr, GROUP: tl.constexpr, SPLITS: tl.constexpr,
-    AWAITED: tl.constexpr,
 ):  # fmt: skip
     """The mean values (GROUP, HEAD_DIM) of these heads (GROUP,) over the
-    first `used` splits. If they are AWAITED, load until none is EMPTY.
+    first `used` splits.
 
     Many splits at a time, mostly all: each further time would wait for its own
     loads.
@@ -169,24 +158,16 @@ def combined(
         part = start + tl.arange(0, CHUNK)[None, :]
         there = asked[:, None] & (part < used)
         one = head[:, None] * SPLITS + part  # (GROUP, CHUNK)
-        some = there[:, :, None]
-        at_sums = sums + one[:, :, None] * HEAD_DIM + d[None, None, :]
-        its_top = tl.load(tops + one * 2, there, float("-inf"), volatile=True)
-        its_weights = tl.load(tops + one * 2 + 1, there, 0.0, volatile=True)
-        its_sums = tl.load(at_sums, some, 0.0, volatile=True)
-        if AWAITED:
-            while any_empty(its_top, its_weights, its_sums):
-                its_top = tl.load(
-                    tops + one * 2, there, float("-inf"), volatile=True
-                )
-                its_weights = tl.load(
-                    tops + one * 2 + 1, there, 0.0, volatile=True
-                )
-                its_sums = tl.load(at_sums, some, 0.0, volatile=True)
-            empty = tl.cast(EMPTY, tl.int32).to(tl.float32, bitcast=True)
-            tl.store(tops + one * 2, empty, there)
-            tl.store(tops + one * 2 + 1, empty, there)
-            tl.store(at_sums, empty, some)
+        its_top = tl.load(
+            tops + one * 2, there, float("-inf"), cache_modifier=".cg"
+        )
+        its_weights = tl.load(
+            tops + one * 2 + 1, there, 0.0, cache_modifier=".cg"
+        )
+        its_sums = tl.load(
+            sums + one[:, :, None] * HEAD_DIM + d[None, None, :],
+            there[:, :, None], 0.0, cache_modifier=".cg",
+        )  # fmt: skip
         above = tl.maximum(top, tl.max(its_top, 1))
         above = tl.where(asked, above, 0.0)
         shrink, grow = tl.exp(top - above), tl.exp(its_top - above[:, None])
@@ -196,13 +177,3 @@ def combined(
     # no head, or a mask that hides all keys
     weights = tl.where(weights > 0, weights, 1.0)
     return acc / weights[:, None]
-
-
-@triton.jit
-def any_empty(top, weights, sums):
-    """Whether one of these values is EMPTY."""
-    in_tops = top.to(tl.int32, bitcast=True) == EMPTY
-    in_tops = in_tops | (weights.to(tl.int32, bitcast=True) == EMPTY)
-    in_sums = sums.to(tl.int32, bitcast=True) == EMPTY
-    found = tl.max(in_tops.to(tl.int32)) + tl.max(in_sums.to(tl.int32))
-    return found > 0

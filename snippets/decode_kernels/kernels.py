@@ -67,7 +67,8 @@ def decode_qkv_kernel(
 
 @triton.jit(do_not_specialize=["heads", "kv_heads", "length"])
 def decode_attend_kernel(
-    q, keys, values, position, sums, tops, out, heads, kv_heads, length, scale,
+    q, keys, values, position, sums, tops, arrived, out, heads, kv_heads,
+    length, scale,
     HEAD_DIM: tl.constexpr, GROUP: tl.constexpr, BLOCK_KEYS: tl.constexpr,
     SPLITS: tl.constexpr, INTERPRETED: tl.constexpr,
     DEPENDENT: tl.constexpr,
@@ -78,8 +79,9 @@ def decode_attend_kernel(
         ask_block(tile, keys, values, length, HEAD_DIM, BLOCK_KEYS, SPLITS)
     wait_for_previous(DEPENDENT)
     attend_tile(
-        tile, q, keys, values, position, sums, tops, None, out, heads, kv_heads,
-        length, scale, HEAD_DIM, GROUP, BLOCK_KEYS, SPLITS, INTERPRETED,
+        tile, q, keys, values, position, sums, tops, arrived, out,
+        heads, kv_heads, length, scale, HEAD_DIM, GROUP, BLOCK_KEYS, SPLITS,
+        INTERPRETED,
     )  # fmt: skip
 
 

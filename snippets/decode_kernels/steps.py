@@ -9,7 +9,6 @@ import torch
 import triton
 from torch import Tensor
 
-from snippets.decode_kernels.attending import EMPTY
 from snippets.decode_kernels.kernels import (
     decode_attend_kernel,
     decode_gate_up_kernel,
@@ -73,15 +72,16 @@ class TokenStep:
         splits = self.tiles.splits
         slots = MOST_PROGRAMS * multiprocessors(weight.device)
         like = {"device": weight.device, "dtype": weight.dtype}
+        wide = {"device": weight.device, "dtype": torch.float32}
         whole = {"device": weight.device, "dtype": torch.int32}
         self.x = torch.zeros(batch, config.dim, **like)
         self.q = torch.zeros(batch, config.dim, **like)
         self.attended = torch.zeros(batch, config.dim, **like)
         self.hidden = torch.zeros(batch, config.hidden, **like)
         shape = (batch, config.heads, splits)
-        self.sums = empty(*shape, config.head_dim, device=weight.device)
-        self.tops = empty(*shape, 2, device=weight.device)
-        self.best = torch.zeros(slots, self.tokens, device=weight.device)
+        self.sums = torch.zeros(*shape, config.head_dim, **wide)
+        self.tops = torch.zeros(*shape, 2, **wide)
+        self.best = torch.zeros(slots, self.tokens, **wide)
         self.best_row = torch.zeros(slots, self.tokens, **whole)
         self.arrived = torch.zeros(2 + batch * config.kv_heads, **whole)
         self.logit = torch.zeros(batch, 1, **like)
@@ -160,9 +160,9 @@ class TokenStep:
         self.run(
             decode_attend_kernel, self.batch * config.kv_heads * tiles.splits,
             self.q, kept.keys, kept.values, self.position, self.sums, self.tops,
-            self.attended, config.heads, config.kv_heads, kept.keys.shape[2],
-            self.scale, HEAD_DIM=config.head_dim, GROUP=self.group,
-            BLOCK_KEYS=tiles.block_keys, SPLITS=tiles.splits,
+            self.arrived[2:], self.attended, config.heads, config.kv_heads,
+            kept.keys.shape[2], self.scale, HEAD_DIM=config.head_dim,
+            GROUP=self.group, BLOCK_KEYS=tiles.block_keys, SPLITS=tiles.splits,
             INTERPRETED=interpreted(), DEPENDENT=self.early, num_warps=4,
             launch_pdl=self.early,
         )  # fmt: skip
@@ -206,12 +206,6 @@ class TokenStep:
             self.token, self.logit, self.position, model.embed_tokens.weight,
             K=config.dim, **self.options(tile),
         )  # fmt: skip
-
-
-def empty(*shape: int, device: torch.device) -> Tensor:
-    """A float32 tensor of EMPTY, which attention takes for not yet written."""
-    bits = torch.full(shape, EMPTY.value, device=device, dtype=torch.int32)
-    return bits.view(torch.float32)
 
 
 def tokens(
