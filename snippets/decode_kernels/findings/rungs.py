@@ -60,9 +60,8 @@ def joules(device: Device, model: str, variant: str, batch: int = 1) -> Figure:
     return Figure(step.number / batch, "J", (low, high), step.origin)
 
 
-def watts(device: Device, model: str, variant: str) -> Figure:
+def watts(device: Device, experiment: str, variant: str) -> Figure:
     """The power of the GPU during a step alone for seconds. Raises `NotTimed` without power readings."""
-    experiment = steady_of(model)
     power = entry(device, experiment, "variants", variant, "watts")
     if not power:
         raise NotTimed(f"{experiment} on {device.name} has no power: it was not read")
@@ -141,11 +140,7 @@ def large_over_compiled(device: Device) -> Figure:
 @claim("DK12", at_least(75), scope="timing")
 def small_share(device: Device) -> Figure:
     """The faster of the early-launch step and the one-kernel step reads 1.1 billion weights at 75 % or more of the
-    highest rate of reading.
-
-    A kernel of the smaller model reads for a few microseconds, so its start and its end take a large part of its time.
-    In attention, one load follows another: the last program loads the results of all other programs.
-    """
+    highest rate of reading."""
     return read_share(device, SMALL_MODEL, best(device, SMALL_MODEL))
 
 
@@ -173,11 +168,7 @@ def small_energy(device: Device) -> Figure:
 @claim("DK19", at_most(1), scope="timing")
 def large_energy(device: Device) -> Figure:
     """For the larger model, a token of the early-launch step takes no more energy than a token of the reduce-overhead
-    step.
-
-    The early-launch step takes less time, but draws more power. A token of the max-autotune graph also takes more
-    energy than a token of the reduce-overhead step. We didn't measure which part of the GPU takes this energy.
-    """
+    step."""
     return unpaired_ratio(*(joules(device, LARGE_MODEL, each) for each in (EARLY, REDUCE_OVERHEAD)))
 
 
@@ -216,8 +207,8 @@ FIGURES: Mapping[str, Measure] = {
     "small_early_joules": lambda device: joules(device, SMALL_MODEL, EARLY),
     "large_compiled_joules": lambda device: joules(device, LARGE_MODEL, REDUCE_OVERHEAD),
     "large_early_joules": lambda device: joules(device, LARGE_MODEL, EARLY),
-    "large_early_watts": lambda device: watts(device, LARGE_MODEL, EARLY),
-    "large_compiled_watts": lambda device: watts(device, LARGE_MODEL, REDUCE_OVERHEAD),
+    "large_early_watts": lambda device: watts(device, steady_of(LARGE_MODEL), EARLY),
+    "large_compiled_watts": lambda device: watts(device, steady_of(LARGE_MODEL), REDUCE_OVERHEAD),
     "large_early_time": lambda device: steady_over(device, LARGE_MODEL, EARLY, REDUCE_OVERHEAD),
     "one_over_plain": lambda device: over(device, ONE, PLAIN),
     "plain_less_boundaries": plain_less_boundaries,

@@ -206,6 +206,7 @@ FLIPS: list[tuple[str, Changes]] = [
     ("DK33", {"data": {"int8_8b": int8_large(int8_kernels=1_800.0)}}),
     ("DK34", {"data": {"errors_1_1b": samples.errors(equal=240)}}),
     ("DK35", {"data": {"errors_8b": samples.errors(int8_error=0.006)}}),
+    ("DK36", {"data": {"errors_8b": samples.errors(rounding=0.006)}}),
     ("DK37", {"data": {"tiles": samples.tiles(fastest=0.9)}}),
     ("DK38", {"data": {"in_transformers_compiled": samples.in_transformers("static", gap=0.05)}}),
     ("DK39", {"data": {"in_transformers": eager_transformers(dropped=32)}}),
