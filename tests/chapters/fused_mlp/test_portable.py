@@ -81,6 +81,7 @@ def errors(interpreted: Callable[[str], Any]) -> Errors:
     return interpreted(__name__)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", ["the interpreter", pytest.param("the GPU", marks=pytest.mark.gpu)])
 @pytest.mark.parametrize(("activation", "dtype"), SWEPT[:-1])
 def test_every_value_is_right_to_a_fiftieth_of_its_last_place(

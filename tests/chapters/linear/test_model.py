@@ -59,6 +59,7 @@ def test_the_reference_sees_weight_and_bias() -> None:
     assert not torch.equal(at_zero, at_x)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")  # torch's own, on importing its compiler
 def test_the_compiled_step_agrees_and_new_strides_are_compiled_for() -> None:
     subject = experiments.compiled("cpu", **ODD)

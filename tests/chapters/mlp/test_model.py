@@ -78,6 +78,7 @@ def test_the_compiled_step_agrees_with_its_reference() -> None:
     assert 0 < relative(subject.step(x), subject.reference(x)) < subject.tolerance
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quick_compile")
 def test_new_batch_sizes_compile_each_time_or_once() -> None:
     result = recompiling.new_shapes(TorchInstruments(), "cpu", batch=8, seq=3, dim=7, hidden=11)

@@ -35,6 +35,7 @@ def gradients() -> list[dict[str, list[list[float]]]]:
     return run_ranks(ranked.gradients_of_rungs, WORLD)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rung", ranked.RUNGS)
 def test_each_rung_has_the_mean_of_the_gradients_of_one_model(
     gradients: list[dict[str, list[list[float]]]], rung: str
@@ -61,6 +62,7 @@ def test_rungs_of_our_own_send_a_parameter_all_or_buckets() -> None:
     assert sum(bucket) == PARAMETERS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", data_parallel.RUNGS)
 def test_a_rung_agrees_with_one_model_in_float32(variant: str) -> None:
     (losses_0, expected), (losses_1, _) = run_ranks(ranked.loops, WORLD, variant)

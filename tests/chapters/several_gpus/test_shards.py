@@ -115,6 +115,7 @@ def gradients(rank: int, world: int) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 def test_ways_of_a_split_mlp_have_the_results_and_gradients_of_one_process() -> None:
     mlp = build(1, 16, 24, "cpu", MLPBlock).blocks[0].mlp
     x = tensor_parallel.inputs_of(4, 16, "cpu")[0].clone().requires_grad_()

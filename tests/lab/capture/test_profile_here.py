@@ -69,6 +69,7 @@ def test_what_a_probe_returns_is_printed(capsys: pytest.CaptureFixture[str]) -> 
     assert json.loads(capsys.readouterr().out) == {"answer": 42}
 
 
+@pytest.mark.slow
 def test_several_ranks_are_profiled_into_one_trace(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (first,) = find("ranks/first", PACKAGE)
     profile_here(first.at(size=6), "cpu", tmp_path / "traces", PACKAGE)

@@ -561,6 +561,7 @@ def test_an_addition_makes_nothing_stale() -> None:
     assert stale <= {"fused_mlp/resources", "fused_mlp/chosen"}, "these look names up in a module of kernels"
 
 
+@pytest.mark.slow
 def test_the_shipped_choices_make_stale_what_they_decide(monkeypatch: pytest.MonkeyPatch) -> None:
     """They say which kernel of ours runs on a GPU, so what runs none does not depend on them, nor do other GPUs."""
     code = Code(SOURCES)

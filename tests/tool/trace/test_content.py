@@ -113,6 +113,7 @@ def large_files() -> dict[str, bytes]:
 class TestBounds:
     """What once took minutes or gigabytes takes a second; the limits are generous, for a busy machine."""
 
+    @pytest.mark.slow
     def test_work_grows_with_the_size(self) -> None:
         for name, data in large_files().items():
             start = time.process_time()
@@ -138,6 +139,7 @@ class TestBounds:
             read_trace(gzip.compress(b"[" + event * 200_000 + b"]"))
         assert len(read_trace(gzip.compress(b"[" + event * 50_000 + b"{}]")).activities) == 50_000
 
+    @pytest.mark.slow
     def test_a_trace_of_one_loop_is_within_the_ratio(self) -> None:
         events = [
             each for n in range(20_000) for each in (launch(n + 1, 20.0 * n), kernel("k", n + 1, 20.0 * n + 9, 3))

@@ -161,6 +161,7 @@ def require_same_or_note(place: tuple[Any, ...], value: Any) -> None:
     assert is_time or found.damaged or found.unattributed or sums(found) in (WHOLE, without), (place, value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", list(paths(TOP)))
 def test_no_member_of_the_file_changes_a_sum(place: tuple[Any, ...]) -> None:
     for value in VALUES:
