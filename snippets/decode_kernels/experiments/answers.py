@@ -43,8 +43,8 @@ def answers(
     against float32 over the same weights, "equal": tokens that float32 over
     the same weights chooses too, "quantized": relative error of the same
     logits, both in float32, of the variant's weights against the weights
-    before, so 0 in bf16, "equal_before": tokens that float32 over the weights before
-    chooses too, "tokens"}}, or {"left_out": why}.
+    before, so 0 in bf16, "equal_before": tokens that float32 over the weights
+    before chooses too, "tokens"}}, or {"left_out": why}.
     """
     import torch
 

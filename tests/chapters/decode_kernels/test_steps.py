@@ -62,7 +62,7 @@ class Case:
 CASES = [
     Case(Config(2, 64, 72, 4, 2, 41), 1, 15, 2),
     Case(Config(1, 96, 40, 6, 2, 33), 1, 30, 2, room=0),
-    Case(Config(1, 256, 16, 1, 1, 17), 1, 40, 1, tile=Tile(2, 1, 2, 1)),  # one block of all columns
+    Case(Config(1, 256, 16, 1, 1, 17), 1, 40, 1, tile=Tile(16, 1, 2, 1)),  # one block of all columns
     Case(Config(1, 64, 72, 4, 1, 40), 3, 5, 2),
     Case(Config(1, 64, 80, 4, 2, 41), 1, 7, 2, int8=True),
     Case(Config(1, 96, 48, 6, 2, 33), 3, 5, 2, room=0, int8=True),
