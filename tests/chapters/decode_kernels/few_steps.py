@@ -9,7 +9,7 @@ import torch
 import triton
 import triton.language as tl
 
-from tests.chapters.decode_kernels.test_gpu import CASES, FEW, FIRST, Case, started
+from tests.chapters.decode_kernels.test_gpu import CASES, FEW, FIRST, Case, place, started
 
 WATCHED = [FIRST, replace(FIRST, int8=True), FEW, CASES[2]]
 """One text, one text in int8, 8 texts, 16 texts."""
@@ -27,10 +27,11 @@ def decode_outside_kernel(out: tl.tensor) -> None:
 
 
 def run(kind: str) -> int:
-    """Run this kind of step for each case, and return how many steps ran."""
+    """Run this kind of step behind each case's prompt, and return how many steps ran."""
     count = 0
     for case in watched(kind):
-        step, _ = started(replace(case, answer=STEPS), kind)
+        step, first = started(replace(case, answer=STEPS), kind)
+        step.restart(first, place(case.prompt))
         for _ in range(STEPS):
             step()
             count += 1
