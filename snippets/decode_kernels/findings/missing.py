@@ -17,12 +17,12 @@ from snippets.decode_kernels.findings.names import (
     steady_of,
 )
 from snippets.decode_kernels.findings.parts import bytes_of, part_us
-from snippets.decode_kernels.findings.rungs import LARGE_MODEL, SMALL_MODEL, best, model_floor, steady_us
+from snippets.decode_kernels.findings.rungs import SMALL_MODEL, best, model_floor, steady_us
 from snippets.decode_kernels.findings.waits import added, beyond_each, floor_us, less, tails, token_us
 from snippets.decoder.findings.limits import boundary_us
 from snippets.decoder.findings.probed import entry
 from snippets.decoder.findings.reading import Shape, floor_of, read_rate
-from snippets.lab.charts.bar_charts import stacked_bars
+from snippets.lab.charts.bar_charts import stacked_bars, with_rest
 from snippets.lab.charts.numbers import figure_cell
 from snippets.lab.finding import (
     Device,
@@ -43,9 +43,9 @@ def beyond(device: Device, model: str, part: str) -> Figure:
     return less(part_us(device, model, part), floor_of(device, bytes_of(device, model, part)))
 
 
-def step_beyond(device: Device, model: str) -> Figure:
-    """The time of the faster step, less the time of reading."""
-    return less(steady_us(device, model, best(device, model)), model_floor(device, model))
+def small_beyond_us(device: Device) -> Figure:
+    """The time of the smaller model's early-launch step, less the time of reading."""
+    return less(steady_us(device, SMALL_MODEL, EARLY), model_floor(device, SMALL_MODEL))
 
 
 def boundaries_of(device: Device, model: str, part: str) -> Figure:
@@ -118,8 +118,9 @@ def missing_bars(device: Device) -> Html:
     for model in MODELS:
         if "left_out" in device[steady_of(model)].data:
             continue
-        rest = max(0.0, step_beyond(device, model).number)
-        groups[f"{model} weights"] = [("reading", model_floor(device, model).number), ("beyond reading", rest)]
+        time_us = steady_us(device, model, best(device, model)).number
+        reading = [("reading", model_floor(device, model).number)]
+        groups[f"{model} weights"] = with_rest(time_us, reading, "beyond reading")
     kinds = {"reading": "copy", "beyond reading": "pointwise"}
     return stacked_bars(
         device, groups, "Reading, and time beyond reading, in the faster step", axis="time of a token", kinds=kinds
@@ -145,7 +146,7 @@ def missing_table(device: Device, model: str) -> Html:
 FIGURES: Mapping[str, Measure] = {
     "one_beyond_bytes": one_beyond_bytes,
     "one_beyond_us": one_beyond_us,
-    "large_beyond_us": lambda device: step_beyond(device, LARGE_MODEL),
+    "small_beyond_us": small_beyond_us,
     "small_kernels_bytes": small_kernels_bytes,
     "attention_beyond_share": lambda device: beyond_share(device, ("attend",)),
     "barriers": lambda device: Figure(barriers_of(MODELS[SMALL_MODEL][1]), origin="the sizes of the model"),

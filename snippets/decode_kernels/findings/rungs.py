@@ -213,6 +213,6 @@ FIGURES: Mapping[str, Measure] = {
     "one_over_plain": lambda device: over(device, ONE, PLAIN),
     "plain_less_boundaries": plain_less_boundaries,
     "power_limit": lambda device: Figure(device[tokens_of(EARLY)].environment.power_limit_w, "W", origin="the driver"),
-    "one_token_per_s": lambda device: tokens_per_s(steady_us(device, LARGE_MODEL, EARLY)),
-    "floor_tokens_per_s": lambda device: tokens_per_s(model_floor(device, LARGE_MODEL)),
+    "small_early_us": lambda device: steady_us(device, SMALL_MODEL, EARLY),
+    "floor_tokens_per_s": lambda device: tokens_per_s(model_floor(device, SMALL_MODEL)),
 }

@@ -22,7 +22,7 @@ from snippets.decode_kernels.findings.names import (
 )
 from snippets.decoder.findings.limits import boundary_us
 from snippets.decoder.findings.reading import CONTEXT, SMALL, Shape, floor_of, read_rate
-from snippets.lab.charts.bar_charts import stacked_bars
+from snippets.lab.charts.bar_charts import stacked_bars, with_rest
 from snippets.lab.charts.numbers import figure_cell
 from snippets.lab.finding import (
     Device,
@@ -216,11 +216,10 @@ PREDICTED = Computation(
 def peer_parts(device: Device) -> Html:
     """The compiled steps as reading, boundaries, and the rest."""
     groups: dict[str, Sequence[tuple[str, float]]] = {}
-    reading = floor_us(device).number
     for variant, heading in PEERS.items():
-        boundaries = boundaries_us(device, variant).number
-        rest = max(0.0, token_us(device, variant).number - reading - boundaries)
-        groups[heading] = [("reading", reading), ("boundaries between kernels", boundaries), ("the rest", rest)]
+        boundaries = ("boundaries between kernels", boundaries_us(device, variant).number)
+        computed = [("reading", floor_us(device).number), boundaries]
+        groups[heading] = with_rest(token_us(device, variant).number, computed, "the rest")
     kinds = {"reading": "copy", "boundaries between kernels": "other", "the rest": "pointwise"}
     return stacked_bars(
         device, groups, "The parts of a token's time in the compiled steps", axis="time of a token", kinds=kinds

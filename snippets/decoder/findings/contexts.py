@@ -9,7 +9,7 @@ from typing import Any
 from kinetoscope.html import Cell, Html, table
 from snippets.decoder.findings.probed import entry, ratio, time
 from snippets.decoder.findings.reading import SMALL, floor_of
-from snippets.lab.charts.bar_charts import stacked_bars, timing_bars
+from snippets.lab.charts.bar_charts import stacked_bars, timing_bars, with_rest
 from snippets.lab.charts.numbers import figure_cell
 from snippets.lab.finding import (
     Device,
@@ -180,12 +180,8 @@ def context_bars(device: Device) -> Html:
     weights_us = floor_of(device, 2 * SMALL.read_weights).number
     for tokens in sorted(device[CONTEXTS].data, key=int):
         cache_us = floor_of(device, entry(device, CONTEXTS, tokens, "cache_bytes")).number
-        rest = max(0.0, context_us(device, tokens).number - weights_us - cache_us)
-        groups[f"{int(tokens):,} tokens"] = [
-            ("reading weights", weights_us),
-            ("reading the cache", cache_us),
-            ("the rest", rest),
-        ]
+        computed = [("reading weights", weights_us), ("reading the cache", cache_us)]
+        groups[f"{int(tokens):,} tokens"] = with_rest(context_us(device, tokens).number, computed, "the rest")
     kinds = {"reading weights": "copy", "reading the cache": "gemm", "the rest": "other"}
     return stacked_bars(
         device, groups, "Time of a decode step, by number of earlier tokens", axis="time of a step", kinds=kinds

@@ -8,7 +8,7 @@ from kinetoscope.html import Cell, Html, table
 from snippets.decoder.findings.ladder import token_us
 from snippets.decoder.findings.probed import entry, rate, time
 from snippets.decoder.findings.reading import CONTEXT, LARGE, SMALL, Shape, floor_us, read_rate
-from snippets.lab.charts.bar_charts import stacked_bars
+from snippets.lab.charts.bar_charts import stacked_bars, with_rest
 from snippets.lab.charts.numbers import figure_cell
 from snippets.lab.finding import (
     Device,
@@ -156,9 +156,9 @@ def last_bars(device: Device) -> Html:
 
 def parts(device: Device) -> Html:
     """The last rung's token as reading, boundaries, and the rest."""
-    reading, boundaries = floor_us(device).number, boundaries_us(device).number
-    rest = max(0.0, token_us(device, "joined").number - reading - boundaries)
-    groups = {"a token": [("reading", reading), ("boundaries between kernels", boundaries), ("the rest", rest)]}
+    boundaries = ("boundaries between kernels", boundaries_us(device).number)
+    computed = [("reading", floor_us(device).number), boundaries]
+    groups = {"a token": with_rest(token_us(device, "joined").number, computed, "the rest")}
     kinds = {"reading": "copy", "boundaries between kernels": "other", "the rest": "pointwise"}
     return stacked_bars(
         device,

@@ -143,6 +143,17 @@ def stacked_bars(
     return framed(caption, Html(drawing + legend(keys)), table(numbers_caption(caption), head, rows, text_columns=3))
 
 
+def with_rest(whole: float, parts: Iterable[tuple[str, float]], rest: str) -> list[tuple[str, float]]:
+    """The parts of a measured whole, then what they leave under the name `rest`. Where computed parts are more than the
+    whole, they are cut, so a bar is always as long as the whole."""
+    found: list[tuple[str, float]] = []
+    left = whole
+    for name, amount in parts:
+        found.append((name, min(amount, left)))
+        left -= found[-1][1]
+    return [*found, (rest, left)]
+
+
 def legend(keys: Mapping[str, Key]) -> str:
     """The meaning of each letter, as text that wraps on a phone."""
     listed = (

@@ -227,6 +227,12 @@ def test_every_claim_has_a_flip() -> None:
     assert {each.id for each in findings("decode_kernels").claims} == {claim_id for claim_id, _ in FLIPS}
 
 
+def test_a_step_that_reads_faster_than_the_highest_rate(device: Device, tmp_path: Path) -> None:
+    altered = changed(device, tmp_path, data={"steady_8b": steady_large(kernels=1_000.0)})
+    found = missing.missing_bars(altered)
+    assert re.search(r"8 billion weights: (1\S* ms), most of it reading \1, beyond reading 0", found)
+
+
 def test_a_model_that_does_not_fit_is_left_out(device: Device, tmp_path: Path) -> None:
     reason = {"left_out": "8b needs 24 GB of memory, 10 GB are free"}
     large = ("steady_8b", "steady_8b_batch_8", "int8_8b", "errors_8b")

@@ -22,6 +22,7 @@ from snippets.lab.charts.bar_charts import (
     kernel_bars,
     stacked_bars,
     timing_bars,
+    with_rest,
 )
 from snippets.lab.charts.bars import BEHIND, EDGE, joined
 from snippets.lab.charts.curve_charts import roofline_of
@@ -268,6 +269,16 @@ def test_of_many_names_the_smallest_are_joined() -> None:
 def test_bars_that_cannot_be_drawn(groups: Mapping[str, list[tuple[str, float]]], why: str) -> None:
     with pytest.raises(ValueError, match=why):
         stacked_bars(ANY, groups, "c")
+
+
+@pytest.mark.parametrize(
+    ("whole", "expected"),
+    [(10.0, [("x", 3.0), ("y", 4.0), ("rest", 3.0)]), (5.0, [("x", 3.0), ("y", 2.0), ("rest", 0.0)])],
+)
+def test_computed_parts_never_make_a_bar_longer_than_what_was_measured(
+    whole: float, expected: list[tuple[str, float]]
+) -> None:
+    assert with_rest(whole, [("x", 3.0), ("y", 4.0)], "rest") == expected
 
 
 def test_kernels_of_variants(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
