@@ -16,7 +16,6 @@ from snippets.lab.finding.claim import STATUSES, Status
 from snippets.lab.finding.device import Device, all_devices
 from snippets.lab.page.kept import keep, kept, look
 from snippets.lab.page.ledger import verdict_data
-from snippets.lab.page.nav import is_held
 from snippets.lab.recording.device import recordings_root
 from snippets.lab.recording.schema import RecordingError
 from snippets.lab.tools.listing import known_device
@@ -79,8 +78,7 @@ def claims_json(root: Path, devices: Sequence[Device], chapter: str = "") -> str
 
     def judged() -> str:
         verdicts = (verdict for device in devices for verdict in _judged(device, chapter))
-        shown = (verdict for verdict in verdicts if not is_held(verdict.claim.id))
-        return json_text([verdict_data(verdict) for verdict in shown], indent=1)
+        return json_text([verdict_data(verdict) for verdict in verdicts], indent=1)
 
     look(root)
     text = kept(("claims", chapter, *(device.name for device in devices)), judged)
@@ -108,12 +106,16 @@ def _counts(statuses: Iterable[Status]) -> str:
 
 
 def _accept(device: Device, ledger: Sequence[Verdict]) -> None:
-    """Write the device's file; print each change, then the counts."""
+    """Write the device's file; print each change, then the counts. A new claim enters the file when it is measured."""
     try:
         before = accepted_statuses(device) or {}
     except RecordingError:  # this command is the cure
         before = {}
-    now: dict[str, Status] = {verdict.claim.id: verdict.status for verdict in ledger}
+    now: dict[str, Status] = {
+        verdict.claim.id: verdict.status
+        for verdict in ledger
+        if verdict.claim.id in before or verdict.status != "not measured"
+    }
     for claim_id in sorted(before.keys() | now.keys()):
         old, new = before.get(claim_id, "new"), now.get(claim_id, "no such claim any more")
         if old != new:

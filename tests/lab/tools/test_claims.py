@@ -81,23 +81,35 @@ def accepted(root: Path, device: str = DEVICE) -> dict[str, str]:
 
 def test_accept_writes_what_changed(book: Book, root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     save_all(root, sample())
-    book(mlp=findings(claim(), claim(4, id="M2"), claim(measure=no_steps, id="M3")))
+    book(mlp=findings(claim(), claim(4, id="M2"), claim(id="M3"), claim(id="M4")))
     assert main(["claims", "--accept"]) == 0
-    assert accepted(root) == {"M1": "holds", "M2": "differs", "M3": "not measured"}
+    assert accepted(root) == {"M1": "holds", "M2": "differs", "M3": "holds", "M4": "holds"}
     assert capsys.readouterr().out.splitlines() == [
         f"{DEVICE}  M1: new -> holds",
         f"{DEVICE}  M2: new -> differs",
-        f"{DEVICE}  M3: new -> not measured",
-        f"{DEVICE}: accepted 1 holds, 1 differs, 0 inconclusive, 1 not measured",
+        f"{DEVICE}  M3: new -> holds",
+        f"{DEVICE}  M4: new -> holds",
+        f"{DEVICE}: accepted 3 holds, 1 differs, 0 inconclusive, 0 not measured",
     ]
-    book(mlp=findings(claim(), claim(5, id="M2")))
+    book(mlp=findings(claim(), claim(5, id="M2"), claim(measure=no_steps, id="M4")))
     assert main(["claims", "--accept"]) == 0
-    assert accepted(root) == {"M1": "holds", "M2": "holds"}
+    assert accepted(root) == {"M1": "holds", "M2": "holds", "M4": "not measured"}
     assert capsys.readouterr().out.splitlines() == [
         f"{DEVICE}  M2: differs -> holds",
-        f"{DEVICE}  M3: not measured -> no such claim any more",
-        f"{DEVICE}: accepted 2 holds, 0 differs, 0 inconclusive, 0 not measured",
+        f"{DEVICE}  M3: holds -> no such claim any more",
+        f"{DEVICE}  M4: holds -> not measured",
+        f"{DEVICE}: accepted 2 holds, 0 differs, 0 inconclusive, 1 not measured",
     ]
+
+
+def test_a_new_claim_that_is_not_measured_is_not_accepted_yet(book: Book, root: Path) -> None:
+    save_all(root, sample())
+    book(mlp=findings(claim(), claim(measure=no_steps, id="M2")))
+    assert main(["claims", "--accept"]) == 0
+    assert accepted(root) == {"M1": "holds"}
+    assert main(["claims", "--check"]) == 0
+    book(mlp=findings(claim(), claim(4, id="M2")))
+    assert main(["claims", "--check"]) == 1
 
 
 def test_accept_writes_for_the_named_device_only(book: Book, root: Path) -> None:
