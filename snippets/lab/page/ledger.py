@@ -13,7 +13,7 @@ from snippets.lab.finding.book import Verdict, all_claims, judge, judge_all
 from snippets.lab.finding.claim import STATUSES, Source, Status
 from snippets.lab.finding.device import Device, all_devices
 from snippets.lab.page.kernel_name import with_kernel_names
-from snippets.lab.page.nav import claim_page, is_held
+from snippets.lab.page.nav import claim_page
 from snippets.lab.page.verdict import COUNTED, claim_anchor, measured_html, opened_device, status_badge, why_text
 
 HEAD = ("id", "verdict", "claim", "the source's value", "ours")
@@ -56,8 +56,7 @@ def ledger_list(device: Device) -> Html:
     devices = all_devices(device.root)
     chapters: dict[str, list[list[Verdict]]] = {}
     for of, claim in all_claims().values():
-        if not is_held(claim.id):
-            chapters.setdefault(of, []).append([judge(claim, of, each) for each in devices])
+        chapters.setdefault(of, []).append([judge(claim, of, each) for each in devices])
     folds = "".join(_chapter(chapter, judged, several=len(devices) > 1) for chapter, judged in chapters.items())
     return Html(f'<div class="ledger" data-search-exclude>{folds}</div>')
 
@@ -127,7 +126,7 @@ def status_counts(device: Device) -> Html:
     """One line for each recorded device: how many claims hold, differ, are inconclusive or are not measured."""
     lines = []
     for each in all_devices(device.root):
-        counts = Counter(verdict.status for verdict in judge_all(each) if not is_held(verdict.claim.id))
+        counts = Counter(verdict.status for verdict in judge_all(each))
         shown = [status for status in STATUSES if counts[status] or status != "cannot be tested"]
         parts = [f"<strong>{counts[status]}</strong> {COUNTED[status][counts[status] != 1]}" for status in shown]
         lines.append(f"<p>On the {escape(each.short_name)}, of {counts.total()} claims {_listed(parts)}.</p>")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from kinetoscope.html import Cell, Html, table
 from snippets.lab.cache import once
-from snippets.lab.finding.book import find_claim, findings
+from snippets.lab.finding.book import findings
 from snippets.lab.finding.device import Device
 from snippets.lab.page.kept import outline
 from snippets.lab.page.sample import chapter_of
@@ -22,7 +22,6 @@ OTHER_PARTS = ("Start", "Reference", "Labs")
 """Parts of the menu without chapters."""
 _PART = re.compile(r"^(?P<indent> +)- (?P<title>[^:\n]+):(?: *#.*)?\n(?P<pages>(?:(?P=indent) +- .*\n)+)", re.MULTILINE)
 """A part in the text of mkdocs.yml; plain YAML parsers reject the file's Python tags."""
-_HELD = re.compile(r"^draft_docs: \|.*\n(?P<pages>(?: +/\w+\.md\n)+)", re.MULTILINE)
 _PAGE = re.compile(r'- "?(?P<title>.+?)"?: (?P<page>[\w/]+)\.md\s*(?:#.*)?$', re.MULTILINE)
 _DESCRIPTION = re.compile(r"\A---\n(?:.*\n)*?description: (.+)\n")
 
@@ -39,19 +38,11 @@ def chapters_in_nav(config: str) -> dict[str, str]:
     return {match["page"]: match["title"] for match in _PAGE.finditer(lines)}
 
 
-def held_pages(config: str) -> list[str]:
-    """Names of the chapters' pages that the site leaves out until they are recorded, from the text of mkdocs.yml."""
-    held = _HELD.search(config)
-    return re.findall(r"/(\w+)\.md", held["pages"]) if held else []
-
-
 @once
 def chapter_pages(chapter: str, project: Path = PROJECT) -> tuple[str, ...]:
-    """The pages that may show a chapter's claims: the page of its findings, then pages in nav, or held, named after the
-    chapter."""
-    config = (project / "mkdocs.yml").read_text(encoding="utf-8")
-    all_pages = [*chapters_in_nav(config), *held_pages(config)]
-    named = [page for page in all_pages if chapter_of(f"{page}-".replace("_", "-")) == chapter]
+    """The pages that may show a chapter's claims: the page of its findings, then pages named after the chapter."""
+    pages = chapters_in_nav((project / "mkdocs.yml").read_text(encoding="utf-8"))
+    named = [page for page in pages if chapter_of(f"{page}-".replace("_", "-")) == chapter]
     return tuple(dict.fromkeys([findings(chapter).page, *named]))
 
 
@@ -59,14 +50,6 @@ def claim_page(chapter: str, claim_id: str, project: Path = PROJECT) -> str:
     """The page of a chapter that shows a claim's verdict; the page of its findings without such a page."""
     first, *others = chapter_pages(chapter, project)
     return next((page for page in others if f'"{claim_id}"' in _text(project, page)), first)
-
-
-@once
-def is_held(claim_id: str, project: Path = PROJECT) -> bool:
-    """Whether the site leaves out a claim, with the page that shows its verdict. Raises `UnknownName`."""
-    chapter, _ = find_claim(claim_id)
-    config = (project / "mkdocs.yml").read_text(encoding="utf-8")
-    return claim_page(chapter, claim_id, project) in held_pages(config)
 
 
 def _text(project: Path, page: str) -> str:

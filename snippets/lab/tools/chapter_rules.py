@@ -14,7 +14,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from snippets.lab.page.nav import chapters_in_nav, held_pages
+from snippets.lab.page.nav import chapters_in_nav
 from snippets.lab.tools.page_text import Fence, called_name, executed_fences, fences, questions
 
 MAX_GUESSES = 3
@@ -48,9 +48,9 @@ class Section:
 
 
 def pages_of_chapters(project: Path) -> list[str]:
-    """The pages of the chapters, in the order of the book, then those that the site leaves out for now."""
+    """The pages of the chapters, in the order of the book."""
     config = (project / "mkdocs.yml").read_text(encoding="utf-8")
-    return [f"{name}.md" for name in [*chapters_in_nav(config), *held_pages(config)]]
+    return [f"{name}.md" for name in chapters_in_nav(config)]
 
 
 def shape_problems(page: str, text: str) -> list[str]:

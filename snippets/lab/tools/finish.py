@@ -7,7 +7,7 @@ import importlib
 from pathlib import Path
 
 from snippets.lab.finding.device import all_devices
-from snippets.lab.page.nav import chapters_in_nav, held_pages
+from snippets.lab.page.nav import chapters_in_nav
 from snippets.lab.recording.device import PROJECT, recordings_root
 from snippets.lab.tools.check_site import check_site
 from snippets.lab.tools.claims import claims_json
@@ -45,7 +45,7 @@ def finish(site: Path) -> None:
     config = (PROJECT / "mkdocs.yml").read_text(encoding="utf-8")
     words = section_words(docs)
     sections = improve_index(site, chapters_in_nav(config), words)
-    require_sections(site, words, held_pages(config))
+    require_sections(site, words)
     print(f"search: {sections} sections")
     print(f"published: {len(publish_all(site, root))} files")
     parts, pages = set_aside_all(site)

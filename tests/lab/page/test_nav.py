@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from snippets.lab.page.nav import chapter_pages, chapter_table, claim_page, held_pages, is_held
+from snippets.lab.page.nav import chapter_pages, chapter_table, claim_page
 from tests.lab import samples
 from tests.lab.conftest import Book
 from tests.lab.samples import EVIL, Markup, assert_only_text
@@ -63,13 +63,3 @@ def test_a_claim_is_on_the_page_that_shows_it(tmp_path: Path, book: Book) -> Non
         with (tmp_path / f"docs/{page}.md").open("a") as file:
             file.write(f'print(show("x", verdicts, "{claim_id}"))\n')
     assert [claim_page("mlp", claim_id, tmp_path) for claim_id in ("M1", "M2", "M3")] == ["mlp", "mlp_race", "mlp"]
-
-
-def test_the_site_leaves_out_what_is_not_recorded_yet(tmp_path: Path, book: Book) -> None:
-    """The claims of a page that waits, not all claims of its chapter."""
-    book(mlp=samples.findings(samples.claim(id="M1"), samples.claim(id="M2")))
-    write(tmp_path, TWO_PAGES + "draft_docs: | # for now\n  /mlp_late.md\n", mlp="x")
-    (tmp_path / "docs/mlp_late.md").write_text('print(show("x", verdicts, "M2"))\n', encoding="utf-8")
-    assert held_pages((tmp_path / "mkdocs.yml").read_text(encoding="utf-8")) == ["mlp_late"]
-    assert chapter_pages("mlp", tmp_path) == ("mlp", "mlp_race", "mlp_late")
-    assert [is_held(claim_id, tmp_path) for claim_id in ("M1", "M2")] == [False, True]

@@ -82,14 +82,6 @@ def test_words_of_a_section_that_is_gone(tmp_path: Path, location: str, page: st
         require_sections(tmp_path, {location: ["a"]})
 
 
-def test_words_of_a_page_that_the_site_leaves_out(tmp_path: Path) -> None:
-    improved(tmp_path, HEAD, SECTION)
-    words = {"mlp/#why": ["a"], "held/#later": ["b"]}
-    require_sections(tmp_path, words, ["held"])
-    with pytest.raises(ValueError, match=r"^docs/held\.md: "):
-        require_sections(tmp_path, words, ["other"])
-
-
 def test_words_are_read_from_the_front_matter(tmp_path: Path) -> None:
     (tmp_path / "index.md").write_text("---\nwords:\n  see: [slow, .item()]\n---\n# Home\n")
     (tmp_path / "mlp.md").write_text("---\ntags: [GELU]\nwords: # comment\n  why: [4]\n---\n# MLP\n")
