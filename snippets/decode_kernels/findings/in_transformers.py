@@ -24,10 +24,10 @@ from snippets.lab.finding.probed import difference, entry, ratio, time
 from snippets.lab.page import floor_bars, show as show
 
 DYNAMIC, STATIC, COMPILED = "dynamic", "static eager", "static"
-CACHES = {DYNAMIC: "dynamic", STATIC: "static, not compiled", COMPILED: "static, compiled"}
+CACHES = {DYNAMIC: "dynamic cache", STATIC: "static cache, not compiled", COMPILED: "static cache, compiled"}
 """How `generate` runs -> its name on the page."""
 PLAIN_LAYERS, OUR_LAYERS = "plain", "ours"
-LAYERS = {PLAIN_LAYERS: "plain", OUR_LAYERS: "ours"}
+LAYERS = {PLAIN_LAYERS: "plain layers", OUR_LAYERS: "our layers"}
 """Whose decoder layers run -> their name on the page."""
 
 
@@ -115,9 +115,9 @@ def opening(device: Device) -> Html:
     """A token of `generate` with plain layers and with our layers, by cache, above the early-launch step."""
     tokens: dict[str, Figure] = {}
     for way, cache in CACHES.items():
-        tokens |= {f"cache: {cache}; {LAYERS[each]} layers": layers_us(device, way, each) for each in LAYERS}
+        tokens |= {f"{heading}: {cache}": layers_us(device, way, each) for each, heading in LAYERS.items()}
     step = ("early-launch step: without transformers", steady_us(device, SMALL_MODEL, EARLY))
-    return floor_bars(device, step, tokens, "Time of a token of generate with 1.1 billion weights")
+    return floor_bars(device, step, tokens, "Time of a token of generate, with 1.1 billion weights")
 
 
 def transformers_table(device: Device) -> Html:
