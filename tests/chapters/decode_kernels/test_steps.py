@@ -47,6 +47,8 @@ class Case:
     int8: bool = False
     tile: Tile | None = None
     """For all parts, in place of a small one."""
+    answers: int = 1
+    """How often the answer is written. After a first answer, nothing may be left over."""
 
     def __str__(self) -> str:
         heads = f"{self.config.heads}/{self.config.kv_heads} heads of {self.config.head_dim}"
@@ -60,10 +62,10 @@ class Case:
 
 
 CASES = [
-    Case(Config(2, 64, 72, 4, 2, 41), 1, 15, 2),
+    Case(Config(2, 64, 72, 4, 2, 41), 1, 15, 1, answers=2),
     Case(Config(1, 96, 40, 6, 2, 33), 1, 30, 2, room=0),
     Case(Config(1, 256, 16, 1, 1, 17), 1, 40, 1, tile=Tile(16, 1, 2, 1)),  # one block of all columns
-    Case(Config(1, 64, 72, 4, 1, 40), 3, 5, 2),
+    Case(Config(1, 64, 72, 4, 1, 40), 3, 5, 2, answers=2),
     Case(Config(1, 64, 80, 4, 2, 41), 1, 7, 2, int8=True),
     Case(Config(1, 96, 48, 6, 2, 33), 3, 5, 2, room=0, int8=True),
     Case(SMALLER, 1, 3, 1, int8=True, tile=Tile(1, 1, 1, 2)),
@@ -109,7 +111,7 @@ def joined(case: Case) -> Any:
 
 @torch.no_grad()
 def computed(case: Case, kind: type[steps.TokenStep]) -> dict[str, Any]:
-    """Tokens and logits, the cache, and the counters, after an answer written into a cache of NaN."""
+    """Tokens and logits, the cache, and the counters, after answers written into a cache of NaN."""
     plain = decoder(case)
     cache = cache_of(case)
     for kept in cache:
@@ -118,7 +120,7 @@ def computed(case: Case, kind: type[steps.TokenStep]) -> dict[str, Any]:
     _, first = model.prefill(plain, prompt(case), cache)
     step = kind(joined(case), cache, case.batch, case.tiles)
     tokens, logits = [], []
-    for _ in range(2):  # a second answer after the first one: nothing is left over
+    for _ in range(case.answers):
         step.restart(first, torch.tensor([case.prompt]))
         for _ in range(case.answer):
             step()
@@ -170,8 +172,8 @@ def test_a_step_is_the_plain_decoders(found: Any, case: Case, kind: str) -> None
         tokens.append(token)
         logits.append(logit)
     ours = found[f"{case} {kind}"]
-    assert torch.equal(ours["tokens"], torch.cat(tokens * 2, 1))
-    torch.testing.assert_close(ours["logits"], torch.cat(logits * 2, 1), rtol=1e-5, atol=1e-5)
+    assert torch.equal(ours["tokens"], torch.cat(tokens * case.answers, 1))
+    torch.testing.assert_close(ours["logits"], torch.cat(logits * case.answers, 1), rtol=1e-5, atol=1e-5)
     end = case.prompt + case.answer
     for name in ("keys", "values"):
         kept = torch.stack([getattr(one, name) for one in cache])
