@@ -28,12 +28,12 @@ def generate_rows(device: Device) -> list[list[str]]:
 
 def test_rows_of_generate(device: Device) -> None:
     assert generate_rows(device) == [
-        ["dynamic", "plain", "15.5 ms", "970", "63 of 64", "–"],
-        ["dynamic", "ours", "8.00 ms", "200", "62 of 64", "64 of 64"],
-        ["static, not compiled", "plain", "20.0 ms", "980", "63 of 64", "–"],
-        ["static, not compiled", "ours", "9.00 ms", "210", "62 of 64", "51 of 64"],
-        ["static, compiled", "plain", "3.00 ms", "420", "63 of 64", "–"],
-        ["static, compiled", "ours", "2.30 ms", "156", "62 of 64", "51 of 64"],
+        ["dynamic cache", "plain layers", "15.5 ms", "970", "63 of 64", "–"],
+        ["dynamic cache", "our layers", "8.00 ms", "200", "62 of 64", "64 of 64"],
+        ["static cache, not compiled", "plain layers", "20.0 ms", "980", "63 of 64", "–"],
+        ["static cache, not compiled", "our layers", "9.00 ms", "210", "62 of 64", "51 of 64"],
+        ["static cache, compiled", "plain layers", "3.00 ms", "420", "63 of 64", "–"],
+        ["static cache, compiled", "our layers", "2.30 ms", "156", "62 of 64", "51 of 64"],
     ]
     expected = {
         "generate_plain_kernels": "970",
