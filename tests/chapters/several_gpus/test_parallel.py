@@ -51,6 +51,7 @@ def test_each_rung_has_the_mean_of_the_gradients_of_one_model(
     assert gradients[0][rung] == gradients[1][rung]
 
 
+@pytest.mark.slow
 def test_rungs_of_our_own_send_a_parameter_all_or_buckets() -> None:
     first, second = run_ranks(ranked.calls_of_rungs, WORLD)
     norm, up, down = [16, 16], [64 * 16, 64], [16 * 64, 16]

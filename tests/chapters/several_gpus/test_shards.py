@@ -160,6 +160,7 @@ def transfers(rank: int, world: int) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 def test_a_sharded_step_sends_the_derived_bytes() -> None:
     weights = 2 * parameters_of_block(128, 96)
     assert (
