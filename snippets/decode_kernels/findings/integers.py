@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from kinetoscope.html import Cell, Html, table
 from snippets.decode_kernels.findings.names import EARLY, INT8, INT8_HEADINGS, int8_of
 from snippets.decode_kernels.findings.rungs import LARGE_MODEL, SMALL_MODEL, watts
-from snippets.decode_kernels.findings.waits import less
 from snippets.decoder.findings.limits import joules, steady_us
 from snippets.decoder.findings.probed import entry
 from snippets.decoder.findings.reading import floor_of
@@ -49,11 +48,6 @@ def bf16_floor(device: Device, model: str) -> Figure:
 def gain(device: Device, model: str, variant: str = EARLY) -> Figure:
     """How many times as many tokens a step writes with int8 weights as with bf16 weights."""
     return unpaired_ratio(step_us(device, model, variant), step_us(device, model, INT8 + variant))
-
-
-def beyond(device: Device, variant: str) -> Figure:
-    """The time of the larger model's step beyond reading."""
-    return less(step_us(device, LARGE_MODEL, variant), floor_of(device, step_bytes(device, LARGE_MODEL, variant)))
 
 
 def share(device: Device, model: str, variant: str) -> Figure:
@@ -149,8 +143,8 @@ def _cells(device: Device, model: str, variant: str) -> list[Cell]:
 FIGURES: Mapping[str, Measure] = {
     "int8_floor_us": lambda device: int8_floor(device, LARGE_MODEL),
     "bf16_floor_us": lambda device: bf16_floor(device, LARGE_MODEL),
-    "int8_beyond_us": lambda device: beyond(device, INT8 + EARLY),
-    "bf16_beyond_us": lambda device: beyond(device, EARLY),
+    "int8_share": lambda device: share(device, LARGE_MODEL, INT8 + EARLY),
+    "bf16_share": lambda device: share(device, LARGE_MODEL, EARLY),
     "int8_us": lambda device: step_us(device, LARGE_MODEL, INT8 + EARLY),
     "int8_watts": lambda device: watts(device, int8_of(LARGE_MODEL), INT8 + EARLY),
     "int8_bytes": lambda device: Figure(

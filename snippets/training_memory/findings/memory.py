@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kinetoscope.html import Cell, Html, table
 from kinetoscope.trace.units import format_value
-from snippets.lab.charts.bar_charts import stacked_bars
+from snippets.lab.charts.bar_charts import stacked_bars, with_rest
 from snippets.lab.finding import Device, Figure, NotTimed, at_least, at_most, between, claim, equals
 from snippets.lab.page import show as show
 from snippets.training_memory.findings import held
@@ -111,9 +111,8 @@ def opening(device: Device) -> Html:
     for name, heading in held.NAMES.items():
         _, level = held.held_step(device, name).peak()
         used, reserved, _ = _reserved(device, name)
-        parts = {KINDS[kind]: level[kind] for kind in HELD}
-        parts |= {CACHED: max(0, reserved - sum(level.values())), CONTEXT: used - reserved}
-        groups[heading] = [(part, float(size)) for part, size in parts.items()]
+        parts = [(KINDS[kind], float(level[kind])) for kind in HELD]
+        groups[heading] = [*with_rest(float(reserved), parts, CACHED), (CONTEXT, float(used - reserved))]
     looks = {**{KINDS[kind]: kind for kind in HELD}, CACHED: "free", CONTEXT: "call"}
     return stacked_bars(device, groups, CAPTION, unit="bytes", axis="bytes in use", kinds=looks)
 
